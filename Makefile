@@ -1,0 +1,91 @@
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The Python that makes .venv: the first of these that is new enough and can make one. Or say PYTHON=/path/to/python.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo "$$python" && break; done)
+
+BIN := .venv/bin
+READY := .venv/.ready
+# Those that exist: a missing folder is an error to mypy and ruff.
+SOURCES = $(wildcard src tests bench examples)
+PYTEST := $(BIN)/pytest
+ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: $(READY) ## Make .venv from the lock (every other target does so when needed)
+
+$(BIN)/uv: requirements/bootstrap.txt
+	@test -n "$(PYTHON)" || { echo >&2 \
+		"No Python 3.11 or newer that can make a virtual environment was found on PATH." \
+		"Install one (on Debian and Ubuntu: python3 and python3-venv) or run make with PYTHON=/path/to/python."; exit 1; }
+	"$(PYTHON)" -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+$(READY): $(BIN)/uv requirements/dev.txt pyproject.toml
+	scripts/uv pip sync --quiet --require-hashes requirements/bootstrap.txt requirements/dev.txt
+	scripts/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: run
+run: $(READY) ## Start fairlead: server, dashboard and a worker on an embedded store
+	$(BIN)/fairlead up $(ARGS)
+
+# One after the other, cheapest first; the first failure ends it, whatever -j or -k says.
+.PHONY: test
+test: $(READY) ## Everything CI checks: lint, types, imports, all tests
+	@$(MAKE) lint
+	@$(MAKE) types
+	@$(MAKE) imports
+	$(PYTEST) -n 2 --dist loadfile $(ARGS)
+
+.PHONY: unit
+unit: $(READY) ## The fast tests only (ARGS='-k word' narrows them)
+	$(PYTEST) -m "not slow and not soak" $(ARGS)
+
+.PHONY: soak
+soak: $(READY) ## The long tests under load and faults
+	$(PYTEST) -m soak --timeout 7200 $(ARGS)
+
+.PHONY: bench
+bench: $(READY) ## Measure fairlead and its peers on this machine
+	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: lint
+lint: $(READY) ## Check style and formatting
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+
+.PHONY: format
+format: $(READY) ## Rewrite the code in the project's style
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+.PHONY: types
+types: $(READY) ## Check types
+	$(BIN)/mypy $(SOURCES)
+
+.PHONY: imports
+imports: $(READY) ## Check that imports respect the layers
+	$(BIN)/lint-imports
+
+# Existing pins stay unless they must move: `make lock ARGS=--upgrade` takes the newest of everything.
+COMPILE = scripts/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --custom-compile-command 'make lock' $(ARGS)
+
+.PHONY: lock
+lock: $(BIN)/uv ## Pin every development dependency with its hashes
+	printf 'pip\nuv\n' | $(COMPILE) --no-annotate --output-file requirements/bootstrap.txt -
+	$(COMPILE) --all-extras --group dev --output-file requirements/dev.txt pyproject.toml
+
+.PHONY: clean
+clean: ## Remove all that these targets made, .venv included
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

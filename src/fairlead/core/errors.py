@@ -1,0 +1,111 @@
+"""Every error fairlead raises on purpose.
+
+    FairleadError
+    ├── InvalidTask             a submit that can never be stored as it is (also a ValueError)
+    │   └── PayloadTooLarge
+    ├── InvalidSettings         a setting that makes no sense (also a ValueError)
+    ├── QueueFull               the queue's bound is reached; try again later
+    ├── TaskNotFound            no task has this id (also a LookupError)
+    ├── WrongState              the task's state does not allow this
+    ├── LeaseLost               the attempt no longer holds the task
+    └── StoreError              the store could not do it
+        ├── StoreUnavailable    out of reach or too slow: the outcome is unknown, repeating is safe
+        ├── StoreFull           no space left: nothing was stored
+        ├── StoreReadOnly       the store cannot be written: nothing was stored
+        └── StoreMismatch       not a fairlead store, damaged, or of another version
+
+A message names the thing, the value and the remedy.
+"""
+
+from __future__ import annotations
+
+
+class FairleadError(Exception):
+    """The root of the tree."""
+
+
+class InvalidTask(FairleadError, ValueError):
+    """A submit that can never be stored as it is."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class PayloadTooLarge(InvalidTask):
+    """Parameters or a result over the limit."""
+
+    def __init__(self, field: str, size: int, limit: int) -> None:
+        super().__init__(
+            field,
+            f"{field} is {size:,} bytes, over the limit of {limit:,}; store the data elsewhere and pass a reference, "
+            f"or raise payload_limit",
+        )
+        self.size = size
+        self.limit = limit
+
+
+class InvalidSettings(FairleadError, ValueError):
+    """A setting that makes no sense."""
+
+
+class QueueFull(FairleadError):
+    """The queue's bound is reached; nothing was stored."""
+
+    def __init__(self, queue: str, depth: int, bound: int) -> None:
+        super().__init__(
+            f"queue {queue!r} is full: {depth:,} tasks wait and its bound is {bound:,}; "
+            f"submit later, add workers, or raise queue_bound"
+        )
+        self.queue = queue
+        self.depth = depth
+        self.bound = bound
+
+
+class TaskNotFound(FairleadError, LookupError):
+    """No task has this id: it never existed, or its retention has ended."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"no task {task_id}; the id is wrong, or the task ended and its retention has passed")
+        self.task_id = task_id
+
+
+class WrongState(FairleadError):
+    """The task's state does not allow what was asked."""
+
+    def __init__(self, task_id: str, state: str, event: str, allowed: tuple[str, ...]) -> None:
+        wanted = " or ".join(allowed) if allowed else "no state"
+        super().__init__(f"task {task_id} is {state}: {event} needs it to be {wanted}")
+        self.task_id = task_id
+        self.state = state
+        self.event = event
+
+
+class LeaseLost(FairleadError):
+    """The attempt no longer holds the task, so what it says of the task is refused."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(
+            f"the lease on task {task_id} is lost: it ended or the task was taken over; drop this attempt's outcome"
+        )
+        self.task_id = task_id
+
+
+class StoreError(FairleadError):
+    """The store could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store is out of reach or too slow: whether it happened is unknown, and repeating the call is safe."""
+
+
+class StoreFull(StoreError):
+    """No space left: nothing of the call was stored."""
+
+
+class StoreReadOnly(StoreError):
+    """The store cannot be written: nothing of the call was stored."""
+
+
+class StoreMismatch(StoreError):
+    """What is at this address is not a fairlead store, is damaged, or is of another version."""

@@ -1,0 +1,81 @@
+"""What can happen to a task once it is stored.
+
+The outcomes are said by the holder of the task's lease; the others by anyone. Being claimed is not among them: it is
+the one change that a store makes by itself, because it must choose and take in one step.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeAlias
+
+from msgspec import Struct
+
+from fairlead.core.instant import Span
+from fairlead.core.task import Failure, Priority
+
+
+class Completed(Struct, frozen=True, tag=True):
+    """The attempt succeeded."""
+
+    name: ClassVar[str] = "complete"
+    result: bytes | None = None
+
+
+class Failed(Struct, frozen=True, kw_only=True, tag=True):
+    """The attempt failed."""
+
+    name: ClassVar[str] = "fail"
+    failure: Failure
+    retriable: bool = True
+    after: Span | None = None
+    """When to retry, instead of what the backoff says."""
+
+
+class TimedOut(Struct, frozen=True, tag=True):
+    """The attempt took longer than its timeout and was stopped."""
+
+    name: ClassVar[str] = "time out"
+
+
+class HandedBack(Struct, frozen=True, tag=True):
+    """The worker gives the task back without having tried it to the end; no retry is spent."""
+
+    name: ClassVar[str] = "hand back"
+    after: Span = 0
+
+
+class CancelConfirmed(Struct, frozen=True, tag=True):
+    """The worker stopped the attempt because cancel was asked."""
+
+    name: ClassVar[str] = "confirm cancel"
+
+
+class AlarmRang(Struct, frozen=True, tag=True):
+    """The moment in the task's alarm has come."""
+
+    name: ClassVar[str] = "alarm"
+
+
+class CancelAsked(Struct, frozen=True, tag=True):
+    """Someone wants the task not to run, or to stop."""
+
+    name: ClassVar[str] = "cancel"
+
+
+class Replayed(Struct, frozen=True, kw_only=True, tag=True):
+    """Someone wants an ended task to be queued again."""
+
+    name: ClassVar[str] = "replay"
+    reset_retries: bool = True
+    priority: Priority | None = None
+
+
+class Discarded(Struct, frozen=True, tag=True):
+    """Someone wants an ended task to be removed."""
+
+    name: ClassVar[str] = "discard"
+
+
+Outcome: TypeAlias = Completed | Failed | TimedOut | HandedBack | CancelConfirmed
+Request: TypeAlias = CancelAsked | Replayed | Discarded
+Event: TypeAlias = Outcome | Request | AlarmRang

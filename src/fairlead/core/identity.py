@@ -1,0 +1,71 @@
+"""Names and ids: what they may look like and what a task id carries.
+
+A task id is a UUID version 8 written as 32 hexadecimal digits:
+
+    48 bits   milliseconds since 1970      so ids sort by time of submit
+     4 bits   version, always 8
+    12 bits   serial within the millisecond
+     2 bits   variant, always binary 10
+    14 bits   slot of the queue            so the id alone leads to its queue's shard
+    48 bits   noise
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Final, NewType
+
+from fairlead.core.errors import InvalidTask
+from fairlead.core.instant import MILLISECOND, Instant
+
+TaskId = NewType("TaskId", str)
+WorkerId = NewType("WorkerId", str)
+LeaseToken = NewType("LeaseToken", str)
+
+SERIALS_PER_MILLISECOND: Final = 1 << 12
+SLOTS: Final = 1 << 14
+NOISE_BITS: Final = 48
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
+_ID: Final = re.compile(r"[0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15}")
+
+
+def slot_of(queue: str) -> int:
+    """The slot of a queue: a stable hash of its name."""
+    return zlib.crc32(queue.encode()) % SLOTS
+
+
+def tick_of(at: Instant) -> int:
+    """The finest moment an id can carry: a millisecond and a serial in it."""
+    milliseconds, rest = divmod(at, MILLISECOND)
+    return milliseconds * SERIALS_PER_MILLISECOND + rest * SERIALS_PER_MILLISECOND // MILLISECOND
+
+
+def task_id(tick: int, slot: int, noise: int) -> TaskId:
+    """The id of a task submitted at this tick to a queue of this slot."""
+    milliseconds, serial = divmod(tick, SERIALS_PER_MILLISECOND)
+    return TaskId(f"{milliseconds:012x}8{serial:03x}{(0b10 << 14 | slot):04x}{noise:012x}")
+
+
+def slot_of_id(task: TaskId) -> int:
+    """The slot that a task id carries."""
+    return int(task[16:20], 16) & (SLOTS - 1)
+
+
+def parse_task_id(text: str) -> TaskId:
+    """A task id as a person writes it: any case, with or without the dashes of a UUID."""
+    candidate = text.strip().replace("-", "").lower()
+    if not _ID.fullmatch(candidate):
+        raise InvalidTask("id", f"{text!r} is not a task id; a task id is 32 hexadecimal digits, as submit returned it")
+    return TaskId(candidate)
+
+
+def check_name(field: str, name: str) -> str:
+    """A name that every store can use in a key: queue, type, capability, tag."""
+    if not _NAME.fullmatch(name):
+        raise InvalidTask(
+            field,
+            f"{field} {name!r} is not a valid name; use 1 to 200 letters, digits and the characters _ . : -",
+        )
+    return name

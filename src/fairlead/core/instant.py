@@ -1,0 +1,33 @@
+"""Moments and spans of time: integer microseconds, UTC.
+
+Integers below 2^53 are exact in every store, in Lua and in JSON, so an instant survives any path unchanged. User-facing
+settings are seconds; they become microseconds once, here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+Instant: TypeAlias = int
+"""Microseconds since 1970-01-01T00:00:00Z."""
+
+Span: TypeAlias = int
+"""Microseconds between two instants."""
+
+MILLISECOND: Final[Span] = 1_000
+SECOND: Final[Span] = 1_000_000
+MINUTE: Final[Span] = 60 * SECOND
+HOUR: Final[Span] = 60 * MINUTE
+DAY: Final[Span] = 24 * HOUR
+
+LATEST: Final[Instant] = 2**53 - 1
+
+
+def span(seconds: float) -> Span:
+    """Seconds as a span, rounded to the nearest microsecond."""
+    return round(seconds * SECOND)
+
+
+def seconds(of: Span) -> float:
+    """A span as seconds."""
+    return of / SECOND

@@ -1,0 +1,324 @@
+"""What becomes of a task: the table of transitions, and the one function that decides.
+
+`TRANSITIONS` says which states an event may lead to; `decide` says which one it does lead to, and how the task then
+stands. A worker's settle, the sweep and every request of a user go through `decide`; no other code knows about retries,
+dead letters, lost workers, cancel, replay or retention.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final, TypeAlias, assert_never
+
+from msgspec.structs import replace
+
+from fairlead.core.errors import WrongState
+from fairlead.core.events import (
+    AlarmRang,
+    CancelAsked,
+    CancelConfirmed,
+    Completed,
+    Discarded,
+    Event,
+    Failed,
+    HandedBack,
+    Outcome,
+    Replayed,
+    TimedOut,
+)
+from fairlead.core.instant import Instant, Span
+from fairlead.core.settings import Rules
+from fairlead.core.task import Entry, Failure, Lease, Reason, State, Status, Task
+
+REMOVED: Final = None
+"""The target of a transition after which the task no longer exists."""
+
+Target: TypeAlias = State | None
+
+_SOFT_END: Final = frozenset[Target]({State.QUEUED, State.SCHEDULED, State.CANCELLED})
+_HARD_END: Final = _SOFT_END | {State.FAILED, State.DEAD_LETTER}
+
+TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
+    (State.SCHEDULED, AlarmRang.name): frozenset({State.QUEUED}),
+    (State.SCHEDULED, CancelAsked.name): frozenset({State.CANCELLED}),
+    (State.QUEUED, "claim"): frozenset({State.EXECUTING}),
+    (State.QUEUED, CancelAsked.name): frozenset({State.CANCELLED}),
+    (State.EXECUTING, Completed.name): frozenset({State.COMPLETED}),
+    (State.EXECUTING, Failed.name): _HARD_END,
+    (State.EXECUTING, TimedOut.name): _HARD_END - {State.FAILED},
+    (State.EXECUTING, HandedBack.name): _SOFT_END,
+    (State.EXECUTING, CancelConfirmed.name): frozenset({State.CANCELLED}),
+    (State.EXECUTING, AlarmRang.name): _HARD_END - {State.FAILED},
+    (State.EXECUTING, CancelAsked.name): frozenset({State.EXECUTING}),
+    (State.COMPLETED, AlarmRang.name): frozenset({REMOVED}),
+    (State.COMPLETED, Discarded.name): frozenset({REMOVED}),
+    **{
+        transition: targets
+        for ended in (State.FAILED, State.DEAD_LETTER, State.CANCELLED)
+        for transition, targets in {
+            (ended, AlarmRang.name): frozenset({REMOVED}),
+            (ended, Discarded.name): frozenset({REMOVED}),
+            (ended, Replayed.name): frozenset({State.QUEUED}),
+        }.items()
+    },
+}
+"""Every change a stored task can go through: (state, event) to the states it may lead to."""
+
+HISTORY_LIMIT: Final = 32
+"""How many lines of history a task keeps; the oldest go first."""
+
+
+def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float = 0.0) -> Status | None:
+    """How the task stands after the event, or None when it is to be removed.
+
+    Raises WrongState when the event cannot happen to a task in this state. `luck`, from -1.0 to 1.0, moves the backoff.
+    """
+    status = task.status
+    if (status.state, event.name) not in TRANSITIONS:
+        allowed = tuple(state for state, name in TRANSITIONS if name == event.name)
+        raise WrongState(task.id, status.state, event.name, allowed)
+    match event:
+        case Completed(result):
+            return _end(task, event, now, rules, State.COMPLETED, Reason.COMPLETED, result=result)
+        case Failed():
+            return _failed(task, event, now, rules, luck)
+        case TimedOut():
+            return _timed_out(task, event, now, rules, luck)
+        case HandedBack(after):
+            return _handed_back(task, event, now, rules, after)
+        case CancelConfirmed():
+            return _cancelled(task, event, now, rules)
+        case CancelAsked():
+            return _cancel_asked(task, event, now, rules)
+        case AlarmRang():
+            return _alarm_rang(task, event, now, rules, luck)
+        case Replayed():
+            return _replayed(task, event, now)
+        case Discarded():
+            return None
+        case _:
+            assert_never(event)
+
+
+def settlement(lease: Lease, outcome: Outcome) -> str:
+    """What `Status.settled` holds once this outcome is accepted: equal again when the same is said again."""
+    match outcome:
+        case Completed(result):
+            said = result or b""
+        case Failed(failure=failure, retriable=retriable, after=after):
+            said = f"{failure.type}:{failure.message}:{retriable}:{after}".encode()
+        case HandedBack(after):
+            said = b"%d" % after
+        case TimedOut() | CancelConfirmed():
+            said = b""
+        case _:
+            assert_never(outcome)
+    return f"{lease.token}:{outcome.name}:{zlib.crc32(said):08x}"
+
+
+def _failed(task: Task, event: Failed, now: Instant, rules: Rules, luck: float) -> Status:
+    if task.status.cancel_asked:
+        return _cancelled(task, event, now, rules)
+    if not event.retriable:
+        return _end(task, event, now, rules, State.FAILED, Reason.REJECTED, failure=event.failure)
+    return _retry_or_dead_letter(task, event, now, rules, luck, Reason.FAILED, event.failure, event.after)
+
+
+def _timed_out(task: Task, event: TimedOut, now: Instant, rules: Rules, luck: float) -> Status:
+    if task.status.cancel_asked:
+        return _cancelled(task, event, now, rules)
+    timeout = task.status.timeout
+    failure = Failure(type="Timeout", message=f"the attempt was stopped after its timeout of {timeout / 1e6:g} s")
+    after = _retry_or_dead_letter(task, event, now, rules, luck, Reason.TIMED_OUT, failure)
+    if after.state.ended:
+        return after
+    return replace(after, timeout=_grown(timeout, rules))
+
+
+def _grown(timeout: Span, rules: Rules) -> Span:
+    return max(timeout, min(round(timeout * rules.timeout_growth), rules.timeout_ceiling))
+
+
+def _retry_or_dead_letter(
+    task: Task,
+    event: Outcome,
+    now: Instant,
+    rules: Rules,
+    luck: float,
+    reason: Reason,
+    failure: Failure,
+    after: Span | None = None,
+) -> Status:
+    status = task.status
+    if status.retries >= task.spec.max_retries:
+        return _end(task, event, now, rules, State.DEAD_LETTER, Reason.RETRIES_USED_UP, failure=failure)
+    delay = task.spec.backoff.delay(status.retries, luck) if after is None else after
+    again = _wait_again(task, event, now, reason, now, delay, failure)
+    return replace(again, retries=status.retries + 1)
+
+
+def _handed_back(task: Task, event: HandedBack, now: Instant, rules: Rules, after: Span) -> Status:
+    if task.status.cancel_asked:
+        return _cancelled(task, event, now, rules)
+    # A task that is handed back was not served, so it keeps the wait it had: a deploy must not send it to the end.
+    ready_at = task.status.ready_at if after == 0 else now
+    return _wait_again(task, event, now, Reason.HANDED_BACK, ready_at, after, task.status.failure)
+
+
+def _cancel_asked(task: Task, event: CancelAsked, now: Instant, rules: Rules) -> Status:
+    status = task.status
+    if status.state is not State.EXECUTING:
+        return _cancelled(task, event, now, rules)
+    if status.cancel_asked:
+        return replace(status, version=status.version + 1)
+    return replace(
+        status,
+        version=status.version + 1,
+        cancel_asked=True,
+        history=_history(task, event, now, State.EXECUTING, Reason.CANCEL_ASKED),
+    )
+
+
+def _alarm_rang(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: float) -> Status | None:
+    status = task.status
+    match status.state:
+        case State.SCHEDULED:
+            # The wait began when the task was due, not when a sweep noticed.
+            return replace(
+                status,
+                state=State.QUEUED,
+                version=status.version + 1,
+                alarm=None,
+                reason=Reason.DUE,
+                history=_history(task, event, now, State.QUEUED, Reason.DUE),
+            )
+        case State.EXECUTING:
+            return _worker_lost(task, event, now, rules, luck)
+        case State.COMPLETED | State.FAILED | State.DEAD_LETTER | State.CANCELLED:
+            return None
+        case State.QUEUED:
+            raise WrongState(task.id, status.state, event.name, ())
+        case _:
+            assert_never(status.state)
+
+
+def _worker_lost(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: float) -> Status:
+    status = task.status
+    if status.cancel_asked:
+        return _cancelled(task, event, now, rules)
+    worker = status.lease.worker if status.lease else "unknown"
+    failure = Failure(
+        type="WorkerLost",
+        message=f"worker {worker} stopped renewing its lease; it crashed, was killed, hung or lost the store",
+    )
+    if status.crashes >= task.spec.max_crashes:
+        crashed = _end(task, event, now, rules, State.DEAD_LETTER, Reason.CRASH_LOOP, failure=failure)
+    else:
+        delay = task.spec.backoff.delay(status.crashes, luck)
+        crashed = _wait_again(task, event, now, Reason.WORKER_LOST, now, delay, failure)
+    return replace(crashed, crashes=status.crashes + 1)
+
+
+def _replayed(task: Task, event: Replayed, now: Instant) -> Status:
+    status = task.status
+    again = _wait_again(task, event, now, Reason.REPLAYED, now, 0, status.failure)
+    return replace(
+        again,
+        priority=status.priority if event.priority is None else event.priority,
+        # A replay is someone's decision that the cause is mended: old crashes must not condemn it at once.
+        crashes=0,
+        retries=0 if event.reset_retries else status.retries,
+        timeout=task.spec.timeout if event.reset_retries else status.timeout,
+        result=None,
+    )
+
+
+def _wait_again(
+    task: Task,
+    event: Event,
+    now: Instant,
+    reason: Reason,
+    ready_at: Instant,
+    delay: Span,
+    failure: Failure | None,
+) -> Status:
+    """The task waits once more: at once, or after a delay."""
+    status = task.status
+    state = State.SCHEDULED if delay > 0 else State.QUEUED
+    due = ready_at + max(delay, 0)
+    return replace(
+        status,
+        state=state,
+        ready_at=due,
+        version=status.version + 1,
+        alarm=due if state is State.SCHEDULED else None,
+        lease=None,
+        started_at=None,
+        ended_at=None,
+        cancel_asked=False,
+        reason=reason,
+        failure=failure,
+        progress=None,
+        settled=_settled(status, event),
+        history=_history(task, event, now, state, reason, failure),
+    )
+
+
+def _end(
+    task: Task,
+    event: Event,
+    now: Instant,
+    rules: Rules,
+    state: State,
+    reason: Reason,
+    *,
+    result: bytes | None = None,
+    failure: Failure | None = None,
+) -> Status:
+    """Nothing more happens to the task by itself, but for being forgotten when its retention ends."""
+    status = task.status
+    forgotten = max(now + rules.retention.of(state), task.spec.key_until or 0)
+    return replace(
+        status,
+        state=state,
+        version=status.version + 1,
+        alarm=forgotten,
+        lease=None,
+        ended_at=now,
+        reason=reason,
+        failure=failure,
+        result=result,
+        settled=_settled(status, event),
+        history=_history(task, event, now, state, reason, failure),
+    )
+
+
+def _cancelled(task: Task, event: Event, now: Instant, rules: Rules) -> Status:
+    """The task ends as cancelled; what an earlier attempt failed with stays readable."""
+    return _end(task, event, now, rules, State.CANCELLED, Reason.CANCELLED, failure=task.status.failure)
+
+
+def _settled(status: Status, event: Event) -> str | None:
+    match event:
+        case Completed() | Failed() | TimedOut() | HandedBack() | CancelConfirmed() if status.lease:
+            return settlement(status.lease, event)
+        case _:
+            return status.settled
+
+
+def _history(
+    task: Task, event: Event, now: Instant, state: State, reason: Reason, failure: Failure | None = None
+) -> tuple[Entry, ...]:
+    status = task.status
+    executing = status.state is State.EXECUTING
+    entry = Entry(
+        at=now,
+        state=state,
+        reason=reason,
+        attempt=status.attempts if executing else 0,
+        worker=status.lease.worker if status.lease else None,
+        started_at=status.started_at if executing else None,
+        # The traceback is kept once, in the status: a history of them would dwarf the task.
+        failure=replace(failure, traceback=None) if failure and executing else None,
+    )
+    return (*status.history, entry)[-HISTORY_LIMIT:]

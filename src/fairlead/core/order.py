@@ -1,0 +1,204 @@
+"""The order of service, as data.
+
+A policy becomes tables; a store only merges lane heads by them. A table gives each priority a line: a rank, a head
+start, and steps at which a task that has waited long enough is treated as a better rank. The task served next is the
+one with the least
+
+    (rank after the wait, ready_at - head start, id)
+
+Ranks never worsen with age and lanes are first in, first out, so the head of a lane is always the best of its lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import MINUTE, SECOND, Instant, Span
+from fairlead.core.task import Priority, Task
+
+
+class Step(Struct, frozen=True, array_like=True, gc=False):
+    """From this wait on, a task is treated as this rank."""
+
+    after: Span
+    rank: int
+
+
+class Line(Struct, frozen=True, array_like=True):
+    """How one priority is treated."""
+
+    rank: int
+    head_start: Span = 0
+    steps: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        after, rank = 0, self.rank
+        for step in self.steps:
+            if step.after < after or step.rank > rank:
+                raise InvalidSettings(
+                    f"order step {step} follows ({after} µs, rank {rank}); a longer wait must come later and never "
+                    f"worsen the rank"
+                )
+            after, rank = step.after, step.rank
+
+
+Table: TypeAlias = tuple[Line, Line, Line, Line]
+"""One line per priority, most urgent first."""
+
+ServiceKey: TypeAlias = tuple[int, int, TaskId]
+
+
+def rank_after(line: Line, waited: Span) -> int:
+    """The rank of a task of this line that has waited so long."""
+    rank = line.rank
+    for step in line.steps:
+        if waited < step.after:
+            break
+        rank = step.rank
+    return rank
+
+
+def service_key(table: Table, priority: Priority, ready_at: Instant, task: TaskId, now: Instant) -> ServiceKey:
+    """What the order of service compares; the least is served first."""
+    line = table[priority]
+    return rank_after(line, now - ready_at), ready_at - line.head_start, task
+
+
+def effective_priority(table: Table, priority: Priority, waited: Span) -> Priority:
+    """The priority that a task is treated as after this wait."""
+    return Priority(min(rank_after(table[priority], waited), Priority.LOW))
+
+
+def serve(tasks: Iterable[Task], tables: dict[str, Sequence[Table]], now: Instant, limit: int) -> list[Task]:
+    """The tasks a claim must take, best first, where `tables` gives each queue's tables.
+
+    The reference that every store is held to: slow and obvious. The k-th task is chosen by table k of its queue, and
+    round again when a queue has fewer tables than that.
+    """
+    waiting = list(tasks)
+    served: list[Task] = []
+    while waiting and len(served) < limit:
+
+        def key(task: Task, turn: int = len(served)) -> ServiceKey:
+            queue_tables = tables[task.spec.queue]
+            table = queue_tables[turn % len(queue_tables)]
+            return service_key(table, task.status.priority, task.status.ready_at, task.id, now)
+
+        best = min(waiting, key=key)
+        waiting.remove(best)
+        served.append(best)
+    return served
+
+
+class Draw(Protocol):
+    """A source of luck: the next number from 0.0 up to but not including 1.0."""
+
+    def __call__(self) -> float: ...
+
+
+class Promote(Struct, frozen=True, kw_only=True, tag_field="policy", tag="promote"):
+    """Waiting tasks are treated as the next priority after a while: nothing starves."""
+
+    low: Span = 10 * MINUTE
+    """How long a low task waits before it is treated as medium."""
+    medium: Span = 20 * MINUTE
+    """How long a task treated as medium waits before it is treated as high."""
+    high: Span = 30 * MINUTE
+    """How long a task treated as high waits before it is treated as critical."""
+
+    def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
+        del limit, draw
+        critical = Line(Priority.CRITICAL)
+        high = Line(Priority.HIGH, 0, (Step(self.high, Priority.CRITICAL),))
+        medium = Line(
+            Priority.MEDIUM,
+            0,
+            (Step(self.medium, Priority.HIGH), Step(self.medium + self.high, Priority.CRITICAL)),
+        )
+        low = Line(
+            Priority.LOW,
+            0,
+            (
+                Step(self.low, Priority.MEDIUM),
+                Step(self.low + self.medium, Priority.HIGH),
+                Step(self.low + self.medium + self.high, Priority.CRITICAL),
+            ),
+        )
+        return ((critical, high, medium, low),)
+
+    def bound(self, priority: Priority) -> Span:
+        """After this wait nothing queued later can pass a task of this priority."""
+        return sum((self.high, self.medium, self.low)[:priority])
+
+
+class Strict(Struct, frozen=True, kw_only=True, tag_field="policy", tag="strict"):
+    """A lower priority waits for ever while a higher one has work."""
+
+    def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
+        del limit, draw
+        return ((Line(0), Line(1), Line(2), Line(3)),)
+
+
+class HeadStart(Struct, frozen=True, kw_only=True, tag_field="policy", tag="head_start"):
+    """One line by ready_at, in which a priority stands as if it had come that much earlier."""
+
+    critical: Span = 60 * MINUTE
+    high: Span = 30 * MINUTE
+    medium: Span = 10 * MINUTE
+    low: Span = 0 * SECOND
+
+    def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
+        del limit, draw
+        return ((Line(0, self.critical), Line(0, self.high), Line(0, self.medium), Line(0, self.low)),)
+
+
+class Weighted(Struct, frozen=True, kw_only=True, tag_field="policy", tag="weighted"):
+    """Each turn draws the order of the priorities by weight."""
+
+    critical: int = 8
+    high: int = 4
+    medium: int = 2
+    low: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.critical, self.high, self.medium, self.low) < 1:
+            raise InvalidSettings(f"{self} leaves a priority without service; every weight must be 1 or more")
+
+    def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
+        return tuple(self._draw_table(draw) for _ in range(limit))
+
+    def _draw_table(self, draw: Draw) -> Table:
+        weights = {
+            Priority.CRITICAL: self.critical,
+            Priority.HIGH: self.high,
+            Priority.MEDIUM: self.medium,
+            Priority.LOW: self.low,
+        }
+        ranks: dict[Priority, int] = {}
+        while weights:
+            drawn = _draw_by_weight(weights, draw())
+            ranks[drawn] = len(ranks)
+            del weights[drawn]
+        return (
+            Line(ranks[Priority.CRITICAL]),
+            Line(ranks[Priority.HIGH]),
+            Line(ranks[Priority.MEDIUM]),
+            Line(ranks[Priority.LOW]),
+        )
+
+
+def _draw_by_weight(weights: dict[Priority, int], luck: float) -> Priority:
+    mark = luck * sum(weights.values())
+    for priority, weight in weights.items():
+        mark -= weight
+        if mark < 0:
+            return priority
+    return next(reversed(weights))
+
+
+Policy: TypeAlias = Promote | Strict | HeadStart | Weighted

@@ -1,0 +1,127 @@
+"""What a producer asks for, and the task it becomes."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from fairlead.core.errors import InvalidTask, PayloadTooLarge
+from fairlead.core.identity import TaskId, check_name
+from fairlead.core.instant import LATEST, Instant, Span
+from fairlead.core.retry import Backoff
+from fairlead.core.settings import Settings
+from fairlead.core.task import Priority, Spec, State, Status, Task
+
+DEFAULT_QUEUE = "default"
+_TEXT_LIMIT = 500
+_LIST_LIMIT = 50
+_RETRIES_LIMIT = 10_000
+
+
+class Submission(Struct, frozen=True, kw_only=True):
+    """A producer's wish; what is left None is filled in from the settings."""
+
+    type: str
+    parameters: bytes = b"{}"
+    """A JSON object."""
+    priority: Priority = Priority.MEDIUM
+    queue: str = DEFAULT_QUEUE
+    requires: frozenset[str] = frozenset()
+    timeout: Span | None = None
+    max_retries: int | None = None
+    max_crashes: int | None = None
+    backoff: Backoff | None = None
+    run_at: Instant | None = None
+    delay: Span | None = None
+    idempotency_key: str | None = None
+    tenant: str | None = None
+    tags: tuple[str, ...] = ()
+    trace: str | None = None
+
+
+def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Settings) -> Task:
+    """The task a submission becomes; raises InvalidTask, naming the field, when it cannot become one."""
+    _check(submission, settings)
+    defaults = settings.defaults.of(submission.priority)
+    due = _due(submission, now)
+    timeout = defaults.timeout if submission.timeout is None else submission.timeout
+    spec = Spec(
+        id=task_id,
+        queue=submission.queue,
+        type=submission.type,
+        parameters=submission.parameters,
+        requires=tuple(sorted(submission.requires)),
+        created_at=now,
+        timeout=timeout,
+        max_retries=defaults.max_retries if submission.max_retries is None else submission.max_retries,
+        max_crashes=settings.defaults.max_crashes if submission.max_crashes is None else submission.max_crashes,
+        backoff=submission.backoff or settings.defaults.backoff,
+        idempotency_key=submission.idempotency_key,
+        key_until=now + settings.key_retention if submission.idempotency_key is not None else None,
+        tenant=submission.tenant,
+        tags=submission.tags,
+        trace=submission.trace,
+    )
+    later = due > now
+    status = Status(
+        state=State.SCHEDULED if later else State.QUEUED,
+        priority=submission.priority,
+        # A moment in the past is an ordinary submit: back-dating must not jump the line.
+        ready_at=due if later else now,
+        timeout=timeout,
+        alarm=due if later else None,
+    )
+    return Task(spec, status)
+
+
+def _due(submission: Submission, now: Instant) -> Instant:
+    if submission.run_at is not None and submission.delay is not None:
+        raise InvalidTask("delay", "run_at and delay are both given; a task is due at one moment, so give only one")
+    if submission.delay is not None:
+        if submission.delay < 0:
+            raise InvalidTask("delay", f"delay {submission.delay / 1e6:g} s is negative; use 0 or more")
+        due = now + submission.delay
+    else:
+        due = now if submission.run_at is None else submission.run_at
+    if not 0 <= due <= LATEST:
+        raise InvalidTask("run_at", "run_at is outside the years 1970 to 2255; give a moment within them")
+    return due
+
+
+def _check(submission: Submission, settings: Settings) -> None:
+    check_name("type", submission.type)
+    check_name("queue", submission.queue)
+    for field, values in (("requires", submission.requires), ("tags", submission.tags)):
+        if len(values) > _LIST_LIMIT:
+            raise InvalidTask(field, f"{field} has {len(values)} entries; {_LIST_LIMIT} is the most")
+        for value in values:
+            check_name(field, value)
+    if submission.timeout is not None and submission.timeout <= 0:
+        raise InvalidTask(
+            "timeout", f"timeout {submission.timeout / 1e6:g} s would stop every attempt; use more than 0"
+        )
+    for field, number in (("max_retries", submission.max_retries), ("max_crashes", submission.max_crashes)):
+        if number is not None and not 0 <= number <= _RETRIES_LIMIT:
+            raise InvalidTask(field, f"{field} {number} is out of range; use 0 to {_RETRIES_LIMIT:,}")
+    for field, text in (
+        ("idempotency_key", submission.idempotency_key),
+        ("tenant", submission.tenant),
+        ("trace", submission.trace),
+    ):
+        if text is not None and not 1 <= len(text) <= _TEXT_LIMIT:
+            raise InvalidTask(field, f"{field} has {len(text)} characters; use 1 to {_TEXT_LIMIT}")
+    _check_parameters(submission.parameters, settings.payload_limit)
+
+
+def _check_parameters(parameters: bytes, limit: int) -> None:
+    if len(parameters) > limit:
+        raise PayloadTooLarge("parameters", len(parameters), limit)
+    try:
+        _DECODE_OBJECT(parameters)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidTask("parameters", f"parameters is not a JSON object: {error}") from None
+    except RecursionError:
+        raise InvalidTask("parameters", "parameters is nested too deeply; flatten it") from None
+
+
+_DECODE_OBJECT = msgspec.json.Decoder(dict[str, object]).decode

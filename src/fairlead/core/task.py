@@ -1,0 +1,211 @@
+"""The values: what a task is and how it stands.
+
+A task is a `Spec`, written once, and a `Status`, which holds everything that is ever rewritten. Both are arrays when
+encoded: add fields at the end, with a default, and old records stay readable.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from msgspec import Struct
+
+from fairlead.core.errors import InvalidTask
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId
+from fairlead.core.instant import Instant, Span
+from fairlead.core.retry import Backoff
+
+
+class Priority(enum.IntEnum):
+    """How urgent a task is; the smaller number is served first."""
+
+    CRITICAL = 0
+    HIGH = 1
+    MEDIUM = 2
+    LOW = 3
+
+    @property
+    def word(self) -> str:
+        """The priority as users write it."""
+        return self.name.lower()
+
+    @classmethod
+    def parse(cls, word: str) -> Priority:
+        """The priority a user named; `normal` is another word for medium."""
+        try:
+            return _PRIORITY_WORDS[word]
+        except (KeyError, TypeError):
+            valid = ", ".join(priority.word for priority in cls)
+            raise InvalidTask("priority", f"priority {word!r} is unknown; use one of {valid}") from None
+
+
+_PRIORITY_WORDS: Final = {"normal": Priority.MEDIUM} | {priority.word: priority for priority in Priority}
+
+
+class State(enum.StrEnum):
+    """Where a task is in its life."""
+
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    EXECUTING = "executing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEAD_LETTER = "dead_letter"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens to the task by itself, but for being forgotten."""
+        return self in ENDED
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the task counts towards its queue's bound."""
+        return self in WAITING
+
+
+ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED})
+WAITING: Final = frozenset({State.SCHEDULED, State.QUEUED})
+
+
+class Reason(enum.StrEnum):
+    """Why a task came to its state."""
+
+    SUBMITTED = "submitted"
+    DUE = "due"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    TIMED_OUT = "timed_out"
+    WORKER_LOST = "worker_lost"
+    HANDED_BACK = "handed_back"
+    CANCEL_ASKED = "cancel_asked"
+    CANCELLED = "cancelled"
+    REPLAYED = "replayed"
+    RETRIES_USED_UP = "retries_used_up"
+    CRASH_LOOP = "crash_loop"
+
+
+class Failure(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """What went wrong in an attempt."""
+
+    type: str
+    message: str = ""
+    traceback: str | None = None
+
+
+class Lease(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """The right of one worker to run one task until a moment."""
+
+    token: LeaseToken
+    """New at every claim and never used again: the fence that every write of the worker must show."""
+    worker: WorkerId
+    until: Instant
+
+
+class Progress(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """How far an attempt says it is."""
+
+    percent: float
+    message: str = ""
+    at: Instant = 0
+
+
+class Entry(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """One line of a task's history: a decision, and the attempt it ended if it ended one."""
+
+    at: Instant
+    state: State
+    reason: Reason
+    attempt: int = 0
+    worker: WorkerId | None = None
+    started_at: Instant | None = None
+    failure: Failure | None = None
+
+
+class Spec(Struct, frozen=True, kw_only=True, array_like=True):
+    """What was asked for. Never rewritten."""
+
+    id: TaskId
+    queue: str
+    type: str
+    parameters: bytes
+    """A JSON object, as the submitter wrote it: never decoded or re-encoded on its way to the handler."""
+    requires: tuple[str, ...] = ()
+    """Capabilities a worker must have, sorted and distinct."""
+    created_at: Instant
+    timeout: Span
+    max_retries: int
+    max_crashes: int
+    backoff: Backoff = Backoff()
+    idempotency_key: str | None = None
+    key_until: Instant | None = None
+    """Until when the idempotency key answers with this task."""
+    tenant: str | None = None
+    tags: tuple[str, ...] = ()
+    trace: str | None = None
+    """The W3C traceparent of the submit."""
+
+
+class Status(Struct, frozen=True, kw_only=True, array_like=True):
+    """How a task stands: all that is ever rewritten."""
+
+    state: State
+    priority: Priority
+    ready_at: Instant
+    """When its wait began or will begin; the order of service counts from here."""
+    timeout: Span
+    """How long the current or next attempt may take."""
+    version: int = 1
+    """One more with every claim and every decision."""
+    beats: int = 0
+    """One more with every heartbeat or progress report of a lease holder."""
+    attempts: int = 0
+    """Claims so far. Never reset: a number downstream systems can fence on."""
+    retries: int = 0
+    crashes: int = 0
+    alarm: Instant | None = None
+    """When the task next needs attention: due, lease end or retention end."""
+    lease: Lease | None = None
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+    cancel_asked: bool = False
+    reason: Reason = Reason.SUBMITTED
+    failure: Failure | None = None
+    result: bytes | None = None
+    """A JSON value, as the handler's worker wrote it."""
+    progress: Progress | None = None
+    settled: str | None = None
+    """What the last lease holder said, so that saying it again is recognised."""
+    history: tuple[Entry, ...] = ()
+
+
+class Task(Struct, frozen=True):
+    """One unit of work."""
+
+    spec: Spec
+    status: Status
+
+    @property
+    def id(self) -> TaskId:
+        return self.spec.id
+
+    @property
+    def state(self) -> State:
+        return self.status.state
+
+    @property
+    def lane(self) -> Lane:
+        """The lane the task waits in when it is ready."""
+        spec = self.spec
+        return Lane(spec.queue, spec.type, spec.requires, self.status.priority)
+
+
+class Lane(Struct, frozen=True, order=True):
+    """The ready tasks of one queue, type, capability set and priority: first in, first out."""
+
+    queue: str
+    type: str
+    requires: tuple[str, ...]
+    priority: Priority

@@ -1,0 +1,71 @@
+"""Group commit: concurrent calls become one batch.
+
+The next batch is whatever arrived while the last one was under way, so an idle system adds no delay and a busy one
+pays the round trip or the fsync once for many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Batcher(Generic[Item, Answer]):
+    """Coalesces the calls of one event loop into batches, one batch under way at a time."""
+
+    def __init__(self, send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], *, limit: int = 1_000) -> None:
+        if limit < 1:
+            raise ValueError(f"a batch of at most {limit} items sends nothing; use 1 or more")
+        self._send = send
+        self._limit = limit
+        self._waiting: deque[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]] = deque()
+        self._sending: asyncio.Task[None] | None = None
+
+    async def __call__(self, items: Sequence[Item]) -> Sequence[Answer]:
+        """The answers to these items, in their order, sent along with whatever else waits."""
+        if not items:
+            return []
+        loop = asyncio.get_running_loop()
+        answers: asyncio.Future[Sequence[Answer]] = loop.create_future()
+        self._waiting.append((items, answers))
+        if self._sending is None:
+            self._sending = loop.create_task(self._run())
+        return await answers
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._send_batch(self._next_batch())
+        finally:
+            self._sending = None
+
+    def _next_batch(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]]:
+        """Whole calls, up to the limit; a call larger than that goes alone."""
+        batch = [self._waiting.popleft()]
+        size = len(batch[0][0])
+        while self._waiting and size + len(self._waiting[0][0]) <= self._limit:
+            batch.append(self._waiting.popleft())
+            size += len(batch[-1][0])
+        return batch
+
+    async def _send_batch(self, batch: list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]]) -> None:
+        items = batch[0][0] if len(batch) == 1 else [item for call, _ in batch for item in call]
+        try:
+            answers = await self._send(items)
+        except BaseException as error:
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        start = 0
+        for call, future in batch:
+            if not future.done():
+                future.set_result(answers[start : start + len(call)])
+            start += len(call)

@@ -1,0 +1,78 @@
+"""Clocks: where the engine learns what time it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from fairlead.core.instant import Instant, Span
+
+
+class Clock(Protocol):
+    """A source of time."""
+
+    def now(self) -> Instant:
+        """The current instant; may jump when someone sets the clock."""
+        ...
+
+    def monotonic(self) -> Span:
+        """Time since some fixed moment; never jumps."""
+        ...
+
+
+class SystemClock:
+    """The host's clock."""
+
+    def now(self) -> Instant:
+        return time.time_ns() // 1_000
+
+    def monotonic(self) -> Span:
+        return time.monotonic_ns() // 1_000
+
+
+class FollowingClock:
+    """A host's clock, set right by a shared store's, so that hosts whose clocks differ agree."""
+
+    def __init__(self, host: Clock) -> None:
+        self._host = host
+        self.offset: Span = 0
+        """How far the store's clock is ahead of the host's."""
+
+    def now(self) -> Instant:
+        return self._host.now() + self.offset
+
+    def monotonic(self) -> Span:
+        return self._host.monotonic()
+
+    async def measure(self, store_time: Callable[[], Awaitable[Instant | None]]) -> None:
+        """Ask the store for its time; half the round trip is taken to have passed since it answered."""
+        asked = self._host.now()
+        answer = await store_time()
+        if answer is not None:
+            self.offset = answer - (asked + self._host.now()) // 2
+
+
+class ManualClock:
+    """A clock that stands still until it is moved: for tests and simulations."""
+
+    def __init__(self, start: Instant = 1_800_000_000_000_000) -> None:
+        self._now = start
+        self._monotonic: Span = 0
+
+    def now(self) -> Instant:
+        return self._now
+
+    def monotonic(self) -> Span:
+        return self._monotonic
+
+    def advance(self, by: Span) -> None:
+        """Let time pass."""
+        if by < 0:
+            raise ValueError(f"time cannot pass by {by} µs; use jump to set the clock back")
+        self._now += by
+        self._monotonic += by
+
+    def jump(self, by: Span) -> None:
+        """Set the clock forward or back, without time passing."""
+        self._now += by

@@ -1,0 +1,70 @@
+"""The sweep: answers alarms, wherever it runs.
+
+Any number of processes may sweep at once: every change is a compare-and-set, so the slower one's is stale and nothing
+happens twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from fairlead.core.errors import StoreError
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import SECOND, Instant, Span
+from fairlead.engine.engine import Engine
+
+_BATCH = 1_000
+_JUMP = 5 * SECOND
+
+
+class Sweeper:
+    """Sweeps one engine's store at an interval."""
+
+    def __init__(self, engine: Engine) -> None:
+        if engine.settings.sweep_interval <= 0:
+            raise ValueError(f"a sweep every {engine.settings.sweep_interval} µs never rests; use more than 0")
+        self._engine = engine
+        self._last: tuple[Instant, Span] | None = None
+        self._distrust_until: Span | None = None
+
+    async def run(self) -> None:
+        """Sweep until cancelled. A store that fails is tried again at the next interval."""
+        interval = self._engine.settings.sweep_interval / SECOND
+        while True:
+            # Whoever submits or settles meets the same error and reports it; the sweep only has to go on.
+            with contextlib.suppress(StoreError):
+                await self.once()
+            # Sweepers do not coordinate, they spread out.
+            await asyncio.sleep(interval * (0.75 + 0.5 * self._engine.draw()))
+
+    async def once(self) -> int:
+        """Answer every alarm that has come; how many were looked at.
+
+        Nothing is answered for one lease length after the clock has jumped: a clock set forward would make live leases
+        look lost.
+        """
+        if not self._trust_clock():
+            return 0
+        seen = 0
+        after: tuple[Instant, TaskId] | None = None
+        while tasks := await self._engine.sweep(_BATCH, after):
+            seen += len(tasks)
+            if len(tasks) < _BATCH:
+                break
+            last = tasks[-1]
+            after = (last.status.alarm or 0, last.id)
+        return seen
+
+    def _trust_clock(self) -> bool:
+        clock, lease = self._engine.clock, self._engine.settings.lease
+        now, monotonic = clock.now(), clock.monotonic()
+        if self._last is not None:
+            drift = abs((now - self._last[0]) - (monotonic - self._last[1]))
+            if drift > max(_JUMP, lease // 2):
+                self._distrust_until = monotonic + lease
+        self._last = now, monotonic
+        if self._distrust_until is not None and monotonic < self._distrust_until:
+            return False
+        self._distrust_until = None
+        return True

@@ -1,0 +1,128 @@
+"""The storage contract.
+
+Every operation takes a batch and is atomic per task. Whole calls need not be atomic: if a call raises, some of its
+tasks may be stored and repeating the call is safe. Calls may come from any number of tasks, threads and processes at
+once. The conformance suite in `fairlead.testing` holds a store to each clause by its number.
+
+Adding
+    A1  A stored task is returned by `get` exactly as given, byte for byte, until a change or its removal.
+    A2  Adding an id that is stored is answered `Known` and changes nothing, even within one call.
+    A3  A key (queue, idempotency_key) held by a stored task whose `key_until` is after `now` is answered `KeyHeld`
+        with that task's id, and nothing is stored; of several concurrent adds of one key exactly one is `Added`.
+    A4  A key past its `key_until`, or whose holder was removed, is free; taking it over does not touch the old holder.
+    A5  With a bound for its queue, a task is answered `Full` when the queue's waiting tasks (scheduled or queued) are
+        at the bound already, counting those added earlier in the same call. A2 and A3 are checked first. Concurrent
+        adds never exceed a bound together. Requeued tasks are not held to the bound.
+    A6  When `add` returns, what it answered `Added` is durable as the store's durability tier promises.
+
+Claiming
+    C1  A claim takes queued tasks only, from the queues named, whose `requires` the capabilities cover and whose type
+        is among `types` if given; never more than `limit`.
+    C2  Best first: as `fairlead.core.order.serve` would choose, across all queues named.
+    C3  A claimed task is executing, version and attempts one higher, `started_at` = now, its lease has the claim's
+        token and worker and ends at `Claim.lease_end`, and its alarm is that end. All else is unchanged.
+    C4  No task is claimed by two claims, whatever runs at once.
+    C5  A task the claim may not take never keeps it from one it may take.
+
+Heartbeats
+    H1  `extend` moves lease end and alarm to the earlier of `until` and `started_at + timeout + grace`, never back,
+        adds one to `beats` and leaves `version`; a progress report replaces the old one.
+    H2  The answer is HELD; CANCEL when cancel was asked; LOST when the lease is not this one or the task is not there.
+    H3  A lost lease is never resurrected: LOST changes nothing.
+
+Changing
+    G1  A change is applied if its guard holds, in one step with the comparison; the whole status is replaced.
+    G2  `Held` holds if the task is executing under that token at that version. `Seen` holds if version and beats are
+        as given.
+    G3  A `Held` change that does not hold is REPEATED if the task's `settled` equals the change's own, else STALE.
+        A `Seen` change that does not hold is STALE. A task that is not there is MISSING.
+    G4  Changes to one task in one call take effect in their order.
+    G5  A removed task is gone from every operation, and so is the key that it holds.
+
+Finding
+    F1  `get` answers in the order asked, None for what is not there.
+    F2  `due` gives the tasks whose alarm is at or before `now`, earliest alarm first, ids breaking ties; with `after`,
+        only those beyond that (alarm, id).
+    F3  `find` gives the tasks a filter admits, by id, newest first or oldest first, beyond the id `after` if given.
+    F4  `tally` is exact when nothing else runs, and costs O(lanes), never O(tasks).
+
+Records
+    R1  `put` stores a record if the stored version is `expected` (0: no such record; None: whatever it is) and answers
+        its new version, or None when it is not. `drop` removes likewise. `scan` gives all records of a kind by name.
+
+Waiting
+    W1  `wait` returns when a task may have become ready in one of the queues, or after `timeout` seconds. It is a hint:
+        it may return early or late, never not at all. One task added to many waiters need wake only one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant, Span
+from fairlead.core.task import Task
+from fairlead.storage.values import Beat, Change, Claim, Filter, Pulse, Receipt, Record, Tally, Verdict
+
+
+class Store(Protocol):
+    """Where tasks are kept. The clauses are in this module's docstring."""
+
+    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+        """Store new tasks, none of them executing; a queue without a bound takes all it can hold."""
+        ...
+
+    async def claim(self, claim: Claim) -> list[Task]:
+        """Take the best ready tasks for a worker."""
+        ...
+
+    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
+        """Renew leases and store progress."""
+        ...
+
+    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        """Compare and set."""
+        ...
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        """The tasks with these ids."""
+        ...
+
+    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+        """The tasks whose alarm has come."""
+        ...
+
+    async def find(
+        self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
+    ) -> list[Task]:
+        """One page of a listing."""
+        ...
+
+    async def tally(self) -> Tally:
+        """How the store stands."""
+        ...
+
+    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
+        """Store a record."""
+        ...
+
+    async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
+        """Remove a record; whether there was one to remove."""
+        ...
+
+    async def scan(self, kind: str) -> list[Record]:
+        """All records of a kind, by name."""
+        ...
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+        """Sleep until there may be work."""
+        ...
+
+    async def time(self) -> Instant | None:
+        """The store's own clock, when it is shared by hosts whose clocks may differ; None to use the host's."""
+        ...
+
+    async def close(self) -> None:
+        """Give everything back; the store is not used afterwards."""
+        ...

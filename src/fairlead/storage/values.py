@@ -1,0 +1,179 @@
+"""The vocabulary of the storage contract: what goes into a store's operations and what comes out."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId
+from fairlead.core.instant import Instant, Span
+from fairlead.core.order import Table
+from fairlead.core.task import Lane, Priority, Progress, State, Status, Task
+
+
+class Added(Struct, frozen=True, gc=False):
+    """The task is stored."""
+
+
+class Known(Struct, frozen=True, gc=False):
+    """A task with this id was stored before; it was left as it is."""
+
+
+class KeyHeld(Struct, frozen=True, gc=False):
+    """The idempotency key names another task; nothing was stored."""
+
+    holder: TaskId
+
+
+class Full(Struct, frozen=True, gc=False):
+    """The queue's bound is reached; nothing was stored."""
+
+    depth: int
+    bound: int
+
+
+Receipt: TypeAlias = Added | Known | KeyHeld | Full
+
+
+class QueueOrder(Struct, frozen=True):
+    """A queue to claim from and the tables of its order of service."""
+
+    queue: str
+    tables: tuple[Table, ...]
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A worker's wish for tasks."""
+
+    queues: tuple[QueueOrder, ...]
+    worker: WorkerId
+    token: LeaseToken
+    now: Instant
+    until: Instant
+    """When the leases end unless renewed."""
+    grace: Span
+    """How long past its timeout an attempt may hold its lease."""
+    limit: int
+    capabilities: frozenset[str] = frozenset()
+    types: frozenset[str] | None = None
+    """The task types the worker can run; None for any."""
+
+    def admits(self, lane: Lane) -> bool:
+        """Whether the worker may take tasks of this lane, given that it serves the lane's queue."""
+        if self.types is not None and lane.type not in self.types:
+            return False
+        return self.capabilities.issuperset(lane.requires)
+
+    def lease_end(self, timeout: Span) -> Instant:
+        """When the lease on a task with this timeout ends unless renewed."""
+        return min(self.until, self.now + timeout + self.grace)
+
+
+class Beat(Struct, frozen=True, gc=False):
+    """One heartbeat for one leased task, with a progress report if there is one."""
+
+    id: TaskId
+    token: LeaseToken
+    progress: Progress | None = None
+
+
+class Pulse(enum.StrEnum):
+    """What a heartbeat learns."""
+
+    HELD = "held"
+    CANCEL = "cancel"
+    """Held, and cancel was asked."""
+    LOST = "lost"
+
+
+class Held(Struct, frozen=True, gc=False):
+    """A lease holder's guard: nothing was decided since it was read, and the lease is this one."""
+
+    version: int
+    token: LeaseToken
+
+
+class Seen(Struct, frozen=True, gc=False):
+    """Anyone else's guard: nothing was decided and no heartbeat came since it was read."""
+
+    version: int
+    beats: int
+
+
+Guard: TypeAlias = Held | Seen
+
+
+class Change(Struct, frozen=True):
+    """A task is to stand like this, if the guard still holds; status None removes the task."""
+
+    id: TaskId
+    guard: Guard
+    status: Status | None
+
+
+class Verdict(enum.StrEnum):
+    """What became of a change."""
+
+    APPLIED = "applied"
+    STALE = "stale"
+    """The guard no longer holds; nothing was changed."""
+    REPEATED = "repeated"
+    """The same settle was applied before; nothing was changed, and nothing need be."""
+    MISSING = "missing"
+    """There is no such task."""
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which tasks to list; an empty field asks for nothing in particular."""
+
+    states: frozenset[State] = frozenset()
+    queue: str | None = None
+    type: str | None = None
+    priority: Priority | None = None
+    worker: WorkerId | None = None
+    tag: str | None = None
+    created_from: Instant | None = None
+    created_before: Instant | None = None
+
+    def admits(self, task: Task) -> bool:
+        """Whether the task is one of those asked for."""
+        spec, status = task.spec, task.status
+        return (
+            (not self.states or status.state in self.states)
+            and (self.queue is None or spec.queue == self.queue)
+            and (self.type is None or spec.type == self.type)
+            and (self.priority is None or status.priority == self.priority)
+            and (self.worker is None or (status.lease is not None and status.lease.worker == self.worker))
+            and (self.tag is None or self.tag in spec.tags)
+            and (self.created_from is None or spec.created_at >= self.created_from)
+            and (self.created_before is None or spec.created_at < self.created_before)
+        )
+
+
+class LaneTally(Struct, frozen=True):
+    """How many tasks of a lane's queue, type, capability set and priority are in each state."""
+
+    lane: Lane
+    counts: dict[State, int]
+    """Only the states that have tasks."""
+    oldest_ready: Instant | None = None
+    """When the wait of the lane's head began; None when nothing is queued."""
+
+
+class Tally(Struct, frozen=True):
+    """How the whole store stands."""
+
+    lanes: Sequence[LaneTally]
+    next_alarm: Instant | None
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """A small versioned document: queue settings, a schedule, a worker's presence, an API key."""
+
+    kind: str
+    name: str
+    value: bytes
+    version: int
