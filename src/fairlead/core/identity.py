@@ -12,6 +12,7 @@ A task id is a UUID version 8 written as 32 hexadecimal digits:
 
 from __future__ import annotations
 
+import functools
 import re
 import zlib
 from typing import Final, NewType
@@ -61,6 +62,7 @@ def parse_task_id(text: str) -> TaskId:
     return TaskId(candidate)
 
 
+@functools.lru_cache(maxsize=1024)
 def check_name(field: str, name: str) -> str:
     """A name that every store can use in a key: queue, type, capability, tag."""
     if not _NAME.fullmatch(name):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 from msgspec import Struct
 
@@ -91,26 +93,35 @@ def _due(submission: Submission, now: Instant) -> Instant:
 def _check(submission: Submission, settings: Settings) -> None:
     check_name("type", submission.type)
     check_name("queue", submission.queue)
-    for field, values in (("requires", submission.requires), ("tags", submission.tags)):
-        if len(values) > _LIST_LIMIT:
-            raise InvalidTask(field, f"{field} has {len(values)} entries; {_LIST_LIMIT} is the most")
-        for value in values:
-            check_name(field, value)
+    _check_names("requires", submission.requires)
+    _check_names("tags", submission.tags)
     if submission.timeout is not None and submission.timeout <= 0:
         raise InvalidTask(
             "timeout", f"timeout {submission.timeout / 1e6:g} s would stop every attempt; use more than 0"
         )
-    for field, number in (("max_retries", submission.max_retries), ("max_crashes", submission.max_crashes)):
-        if number is not None and not 0 <= number <= _RETRIES_LIMIT:
-            raise InvalidTask(field, f"{field} {number} is out of range; use 0 to {_RETRIES_LIMIT:,}")
-    for field, text in (
-        ("idempotency_key", submission.idempotency_key),
-        ("tenant", submission.tenant),
-        ("trace", submission.trace),
-    ):
-        if text is not None and not 1 <= len(text) <= _TEXT_LIMIT:
-            raise InvalidTask(field, f"{field} has {len(text)} characters; use 1 to {_TEXT_LIMIT}")
+    _check_count("max_retries", submission.max_retries)
+    _check_count("max_crashes", submission.max_crashes)
+    _check_text("idempotency_key", submission.idempotency_key)
+    _check_text("tenant", submission.tenant)
+    _check_text("trace", submission.trace)
     _check_parameters(submission.parameters, settings.payload_limit)
+
+
+def _check_names(field: str, names: Collection[str]) -> None:
+    if len(names) > _LIST_LIMIT:
+        raise InvalidTask(field, f"{field} has {len(names)} entries; {_LIST_LIMIT} is the most")
+    for name in names:
+        check_name(field, name)
+
+
+def _check_count(field: str, count: int | None) -> None:
+    if count is not None and not 0 <= count <= _RETRIES_LIMIT:
+        raise InvalidTask(field, f"{field} {count} is out of range; use 0 to {_RETRIES_LIMIT:,}")
+
+
+def _check_text(field: str, text: str | None) -> None:
+    if text is not None and not 1 <= len(text) <= _TEXT_LIMIT:
+        raise InvalidTask(field, f"{field} has {len(text)} characters; use 1 to {_TEXT_LIMIT}")
 
 
 def _check_parameters(parameters: bytes, limit: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec import Struct
@@ -96,6 +97,7 @@ class Engine:
         self.clock = clock or FollowingClock(SystemClock())
         self._chance = chance or system_chance()
         self._ids = IdMaker(self._chance)
+        self._luck = random.Random(self._chance.getrandbits(64))  # noqa: S311 - spreads retries, guards nothing
         self._observers = list(observers)
         self._add: Callable[[Sequence[Task]], Awaitable[Sequence[Receipt]]] = self._add_now
         self._apply: Callable[[Sequence[Change]], Awaitable[Sequence[Verdict]]] = store.apply
@@ -322,7 +324,7 @@ class Engine:
         return outcome
 
     def _decide(self, task: Task, event: Event, now: Instant, guard: Held | Seen) -> Change:
-        luck = 2.0 * self._chance.random() - 1.0
+        luck = self._luck.uniform(-1.0, 1.0)
         return Change(task.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
 
     def _tell(self, task: Task, at: Instant) -> None:

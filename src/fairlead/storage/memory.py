@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 import bisect
 import heapq
+import itertools
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, assert_never
+from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import Lane, Lease, State, Status, Task
+from fairlead.core.task import Lane, State, Status, Task
 from fairlead.storage.merge import Head, merge
+from fairlead.storage.steps import claimed, extended, judged, pulse
 from fairlead.storage.values import (
     Added,
     Beat,
@@ -29,15 +30,12 @@ from fairlead.storage.values import (
     Claim,
     Filter,
     Full,
-    Guard,
-    Held,
     KeyHeld,
     Known,
     LaneTally,
     Pulse,
     Receipt,
     Record,
-    Seen,
     Tally,
     Verdict,
 )
@@ -145,11 +143,12 @@ class MemoryStore:
         with self._lock:
             lanes = [
                 (lane, line.ready.heads())
-                for order in claim.queues
-                for lane, line in self._queues.get(order.queue, {}).items()
+                for queue in {order.queue for order in claim.queues}
+                for lane, line in self._queues.get(queue, {}).items()
                 if line.counts[State.QUEUED] and claim.admits(lane)
             ]
-            return [self._take(self._tasks[task_id], claim) for task_id in merge(claim, lanes)]
+            taken = [self._tasks[task_id] for _, task_id in merge(claim, lanes)]
+            return [self._set(task, claimed(task.status, claim)) for task in taken]
 
     async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
         with self._lock:
@@ -172,15 +171,10 @@ class MemoryStore:
     async def find(
         self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
     ) -> list[Task]:
-        found: list[Task] = []
         with self._lock:
-            for task_id in self._walk(newest_first, after):
-                task = self._tasks.get(task_id)
-                if task is not None and matching.admits(task):
-                    found.append(task)
-                    if len(found) == limit:
-                        break
-        return found
+            tasks = (self._tasks.get(task_id) for task_id in self._walk(newest_first, after))
+            admitted = (task for task in tasks if task is not None and matching.admits(task))
+            return list(itertools.islice(admitted, limit))
 
     async def tally(self) -> Tally:
         with self._lock:
@@ -262,52 +256,22 @@ class MemoryStore:
         self._enter(task)
         return Added()
 
-    def _take(self, task: Task, claim: Claim) -> Task:
-        status = task.status
-        end = claim.lease_end(status.timeout)
-        return self._set(
-            task,
-            replace(
-                status,
-                state=State.EXECUTING,
-                version=status.version + 1,
-                attempts=status.attempts + 1,
-                started_at=claim.now,
-                lease=Lease(token=claim.token, worker=claim.worker, until=end),
-                alarm=end,
-            ),
-        )
-
     def _extend(self, beat: Beat, until: Instant, grace: Span) -> Pulse:
         task = self._tasks.get(beat.id)
-        if task is None or task.status.lease is None or task.status.lease.token != beat.token:
-            return Pulse.LOST
-        status, lease = task.status, task.status.lease
-        limit = (status.started_at or 0) + status.timeout + grace
-        end = max(lease.until, min(until, limit))
-        self._set(
-            task,
-            replace(
-                status,
-                beats=status.beats + 1,
-                lease=replace(lease, until=end),
-                alarm=end,
-                progress=beat.progress or status.progress,
-            ),
-        )
-        return Pulse.CANCEL if status.cancel_asked else Pulse.HELD
+        after = None if task is None else extended(task.status, beat, until, grace)
+        if task is not None and after is not None:
+            self._set(task, after)
+        return pulse(after)
 
     def _apply(self, change: Change) -> Verdict:
         task = self._tasks.get(change.id)
-        if task is None:
-            return Verdict.MISSING
-        if not _holds(change.guard, task.status):
-            return _refusal(change, task.status)
-        if change.status is None:
-            self._remove(task)
-        else:
-            self._set(task, change.status)
-        return Verdict.APPLIED
+        verdict = judged(change, None if task is None else task.status)
+        if task is not None and verdict is Verdict.APPLIED:
+            if change.status is None:
+                self._remove(task)
+            else:
+                self._set(task, change.status)
+        return verdict
 
     def _set(self, task: Task, status: Status) -> Task:
         changed = Task(task.spec, status)
@@ -401,18 +365,3 @@ class MemoryStore:
                     break
             else:
                 self._rings[queue] = min(self._rings[queue] + 1, _RINGS_KEPT)
-
-
-def _holds(guard: Guard, status: Status) -> bool:
-    match guard:
-        case Held(version, token):
-            return status.version == version and status.lease is not None and status.lease.token == token
-        case Seen(version, beats):
-            return status.version == version and status.beats == beats
-        case _:
-            assert_never(guard)
-
-
-def _refusal(change: Change, status: Status) -> Verdict:
-    repeated = isinstance(change.guard, Held) and change.status is not None and change.status.settled == status.settled
-    return Verdict.REPEATED if repeated else Verdict.STALE

@@ -19,5 +19,11 @@ async def open_store(url: str, *, blocking: bool = False) -> Store:
             from fairlead.storage.memory import MemoryStore
 
             return MemoryStore()
+        case "sqlite":
+            from fairlead.storage.sqlite.opening import open_sqlite
+
+            return open_sqlite(url, blocking=blocking)
         case scheme:
-            raise InvalidSettings(f"store URL {url!r} has the unknown scheme {scheme!r}; use memory:// or sqlite:///path")
+            raise InvalidSettings(
+                f"store URL {url!r} has the unknown scheme {scheme!r}; use memory:// or sqlite:///path/to/file.db"
+            )

@@ -1,0 +1,133 @@
+"""Waking idle workers of other processes: one named pipe per queue, beside the file.
+
+A ring is a byte in the pipe of its queue. One waiter reads it, the others go on sleeping; with nobody waiting it stays
+for the next who does. Rings are hints: a full pipe, a missing one or a platform without them only means that waiters
+find their work when they next look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import select
+import threading
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Final
+
+_RINGS_AT_ONCE: Final = 64
+_WITHOUT_PIPES: Final = 0.05
+"""How often to look, in seconds, where there are no named pipes."""
+
+
+class Doorbell:
+    """Rings and waits for one store file. Safe for threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._folder = path.with_name(path.name + "-bells")
+        self._lock = threading.Lock()
+        self._ears: dict[str, int] = {}
+        self._hands: dict[str, int] = {}
+        self._works = hasattr(os, "mkfifo")
+
+    def ring(self, queues: dict[str, int]) -> None:
+        """Wake up to so many waiters of each queue."""
+        if not self._works:
+            return
+        with self._lock:
+            for queue, times in queues.items():
+                hand = self._hand(queue)
+                if hand is None:
+                    continue
+                try:
+                    os.write(hand, b"." * min(times, _RINGS_AT_ONCE))
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    os.close(self._hands.pop(queue))
+
+    async def wait(self, queues: Collection[str], timeout: float) -> None:
+        """Sleep until a ring of one of the queues is ours, or the time is up."""
+        ears = self._listen(queues)
+        if not ears:
+            await asyncio.sleep(min(timeout, _WITHOUT_PIPES))
+            return
+        loop = asyncio.get_running_loop()
+        heard: asyncio.Future[None] = loop.create_future()
+
+        def hear(ear: int) -> None:
+            if not heard.done() and _take_ring(ear):
+                heard.set_result(None)
+
+        for ear in ears:
+            loop.add_reader(ear, hear, ear)
+        try:
+            async with asyncio.timeout(timeout):
+                await heard
+        except TimeoutError:
+            pass
+        finally:
+            for ear in ears:
+                loop.remove_reader(ear)
+                os.close(ear)
+
+    def wait_blocking(self, queues: Collection[str], timeout: float) -> None:
+        """The same for a thread without an event loop."""
+        ears = self._listen(queues)
+        if not ears:
+            timeout = min(timeout, _WITHOUT_PIPES)
+        try:
+            readable, _, _ = select.select(ears, [], [], timeout)
+            any(_take_ring(ear) for ear in readable)
+        finally:
+            for ear in ears:
+                os.close(ear)
+
+    def close(self) -> None:
+        with self._lock:
+            for descriptor in (*self._ears.values(), *self._hands.values()):
+                os.close(descriptor)
+            self._ears.clear()
+            self._hands.clear()
+            self._works = False
+
+    def _listen(self, queues: Iterable[str]) -> list[int]:
+        """Descriptors to wait on, the caller's own: an event loop knows one reader per descriptor."""
+        with self._lock:
+            return [os.dup(ear) for queue in queues if (ear := self._ear(queue)) is not None]
+
+    def _ear(self, queue: str) -> int | None:
+        """The reading end of a queue's pipe, made if need be and kept open: no ring between two waits is lost."""
+        ear = self._ears.get(queue)
+        if ear is None and self._works:
+            try:
+                self._folder.mkdir(exist_ok=True)
+                pipe = self._folder / queue
+                with contextlib.suppress(FileExistsError):
+                    os.mkfifo(pipe, 0o600)
+                # Opened for writing too, so that the pipe does not end when the last ringer leaves.
+                ear = self._ears[queue] = os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                return None
+        return ear
+
+    def _hand(self, queue: str) -> int | None:
+        """The writing end of a queue's pipe, if someone has ever waited for it."""
+        hand = self._hands.get(queue)
+        if hand is None:
+            try:
+                hand = self._hands[queue] = os.open(self._folder / queue, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENXIO, errno.ENOTDIR):
+                    self._works = False
+                return None
+        return hand
+
+
+def _take_ring(ear: int) -> bool:
+    try:
+        return bool(os.read(ear, 1))
+    except OSError:
+        return False

@@ -1,0 +1,2 @@
+-- What a lane is of. Parameters: lane.
+SELECT queue, type, requires, priority FROM lane WHERE lane = ?

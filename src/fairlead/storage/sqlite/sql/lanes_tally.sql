@@ -1,0 +1,12 @@
+-- Every lane with its counts, in the order of State, and when the wait of its head began.
+SELECT
+    queue,
+    type,
+    requires,
+    priority,
+    (
+        SELECT min(ready_at) FROM status INDEXED BY status_ready
+        WHERE status.lane = lane.lane AND status.state = 'queued'
+    ),
+    scheduled, queued, executing, completed, failed, dead_letter, cancelled
+FROM lane

@@ -1,0 +1,2 @@
+-- The highest task number in use.
+SELECT max(number) FROM status

@@ -1,0 +1,2 @@
+-- What a task is. Parameters: number.
+SELECT spec FROM task WHERE number = ?

@@ -1,0 +1,2 @@
+-- Forget how a task stands. Parameters: number.
+DELETE FROM status WHERE number = ?

@@ -1,0 +1,2 @@
+-- Forget what a task is. Parameters: number.
+DELETE FROM task WHERE number = ?

@@ -1,0 +1,14 @@
+-- Whole tasks by id, newest first. Parameters: after, queue, type, priority; each may be NULL.
+-- The placeholders are filled in from `State`: an index and a condition that SQLite can see to agree.
+SELECT status.id, status.status, task.spec
+FROM status INDEXED BY {index}
+CROSS JOIN task ON task.number = status.number
+WHERE {condition}
+  AND status.id < coalesce(:after, 'g')
+  AND status.lane IN (
+    SELECT lane FROM lane
+    WHERE (:queue IS NULL OR queue = :queue)
+      AND (:type IS NULL OR type = :type)
+      AND (:priority IS NULL OR priority = :priority)
+  )
+ORDER BY status.id DESC

@@ -1,0 +1,100 @@
+"""The SQLite store: one file, fully durable, safe for many processes on one host.
+
+Every write is one transaction that holds SQLite's single write lock from its start, so operations may read, compute in
+Python and write without anyone coming between. Reads use a connection of their own and never wait for a write.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant, Span
+from fairlead.core.task import State, Task
+from fairlead.storage.sqlite import reading, writing
+from fairlead.storage.sqlite.database import connect
+from fairlead.storage.sqlite.doorbell import Doorbell
+from fairlead.storage.sqlite.runner import InlineRunner, Runner, ThreadRunner
+from fairlead.storage.values import Added, Beat, Change, Claim, Filter, Pulse, Receipt, Record, Tally, Verdict
+
+_SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA")
+
+
+class SqliteStore:
+    """Tasks in a file. See `fairlead.storage.protocol` for the contract."""
+
+    def __init__(self, path: Path, *, blocking: bool = False, synchronous: str = "FULL") -> None:
+        if synchronous.upper() not in _SYNCHRONOUS:
+            raise InvalidSettings(f"synchronous={synchronous!r} is unknown; use one of {', '.join(_SYNCHRONOUS)}")
+        path = path.resolve()
+        self._blocking = blocking
+        self._bell = Doorbell(path)
+        writing = connect(path, synchronous=synchronous)
+        reading = connect(path, synchronous=synchronous)
+        self._writer: Runner
+        self._reader: Runner
+        if blocking:
+            self._writer = InlineRunner(writing, path, "BEGIN IMMEDIATE")
+            self._reader = InlineRunner(reading, path, "BEGIN")
+        else:
+            self._writer = ThreadRunner(writing, path, "BEGIN IMMEDIATE", "fairlead-sqlite-writer")
+            self._reader = ThreadRunner(reading, path, "BEGIN", "fairlead-sqlite-reader")
+
+    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+        receipts = await self._writer.run(partial(writing.add, tasks=tasks, now=now, bounds=bounds))
+        added = (task for task, receipt in zip(tasks, receipts, strict=True) if isinstance(receipt, Added))
+        self._bell.ring(Counter(task.spec.queue for task in added if task.state is State.QUEUED))
+        return receipts
+
+    async def claim(self, claim: Claim) -> list[Task]:
+        return await self._writer.run(partial(writing.claim, request=claim))
+
+    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
+        return await self._writer.run(partial(writing.extend, beats=beats, until=until, grace=grace))
+
+    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        verdicts, ready = await self._writer.run(partial(writing.apply, changes=changes))
+        self._bell.ring(ready)
+        return verdicts
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        return await self._reader.run(partial(reading.get, ids=ids))
+
+    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+        return await self._reader.run(partial(reading.due, now=now, limit=limit, after=after))
+
+    async def find(
+        self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
+    ) -> list[Task]:
+        find = partial(reading.find, matching=matching, limit=limit, newest_first=newest_first, after=after)
+        return await self._reader.run(find)
+
+    async def tally(self) -> Tally:
+        return await self._reader.run(reading.tally)
+
+    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
+        return await self._writer.run(partial(writing.put, kind=kind, name=name, value=value, expected=expected))
+
+    async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
+        return await self._writer.run(partial(writing.drop, kind=kind, name=name, expected=expected))
+
+    async def scan(self, kind: str) -> list[Record]:
+        return await self._reader.run(partial(reading.scan, kind=kind))
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+        if self._blocking:
+            self._bell.wait_blocking(queues, timeout)
+        else:
+            await self._bell.wait(queues, timeout)
+
+    async def time(self) -> Instant | None:
+        return None
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._reader.close()
+        self._bell.close()

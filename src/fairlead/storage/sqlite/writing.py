@@ -1,0 +1,209 @@
+"""The operations that write: functions of a connection inside a transaction of someone else's."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant, Span
+from fairlead.core.task import State, Status, Task
+from fairlead.storage.merge import merge
+from fairlead.storage.sqlite.lanes import LaneBook, ready_lanes
+from fairlead.storage.sqlite.reading import unpack_spec, unpack_status
+from fairlead.storage.sqlite.statements import statement
+from fairlead.storage.steps import claimed, extended, judged, pulse
+from fairlead.storage.values import Added, Beat, Change, Claim, Full, KeyHeld, Known, Pulse, Receipt, Verdict
+
+_LANE_STATEMENTS: Final = 128
+
+_pack: Final = msgspec.msgpack.Encoder().encode
+
+
+def add(
+    connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]
+) -> list[Receipt]:
+    entry = _Entry(connection, tasks, now, bounds)
+    receipts = [entry.admit(task) for task in tasks]
+    entry.write()
+    return receipts
+
+
+class _Entry:
+    """One call's way into the store: who may come in, and the rows of those who do."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]
+    ) -> None:
+        self._connection = connection
+        self._now = now
+        self._bounds = bounds
+        self._book = LaneBook(connection)
+        ids = json.dumps([task.id for task in tasks])
+        self._known = {task_id for (task_id,) in connection.execute(statement("ids_known"), (ids,))}
+        self._depths = {queue: self._depth(queue) for queue in bounds}
+        (last,) = connection.execute(statement("last_number")).fetchone()
+        self._numbers = itertools.count((last or 0) + 1)
+        self._tasks: list[tuple[object, ...]] = []
+        self._statuses: list[tuple[object, ...]] = []
+
+    def admit(self, task: Task) -> Receipt:
+        spec, status = task.spec, task.status
+        if spec.id in self._known:
+            return Known()
+        key = None if spec.idempotency_key is None else (spec.queue, spec.idempotency_key)
+        if key is not None:
+            holder = self._connection.execute(statement("key_holder"), (*key, self._now)).fetchone()
+            if holder is not None:
+                return KeyHeld(holder[0])
+        bound = self._bounds.get(spec.queue)
+        if bound is not None and status.state.waiting:
+            depth = self._depths[spec.queue]
+            if depth >= bound:
+                return Full(depth, bound)
+            self._depths[spec.queue] = depth + 1
+        if key is not None:
+            self._connection.execute(statement("key_take"), (*key, spec.id, spec.key_until or 0))
+        self._known.add(spec.id)
+        number, lane = next(self._numbers), self._book.number(task.lane)
+        self._book.enter(lane, status.state)
+        self._tasks.append((number, _pack(spec)))
+        self._statuses.append((number, spec.id, lane, status.state, status.ready_at, status.alarm, _pack(status)))
+        return Added()
+
+    def write(self) -> None:
+        self._connection.executemany(statement("task_add"), self._tasks)
+        self._connection.executemany(statement("status_add"), self._statuses)
+        self._book.write()
+
+    def _depth(self, queue: str) -> int:
+        (depth,) = self._connection.execute(statement("queue_depth"), (queue,)).fetchone()
+        return int(depth)
+
+
+def claim(connection: sqlite3.Connection, request: Claim) -> list[Task]:
+    lanes = [
+        (lane, _heads(connection, number))
+        for number, lane in ready_lanes(connection, (order.queue for order in request.queues))
+        if request.admits(lane)
+    ]
+    book = LaneBook(connection)
+    tasks: list[Task] = []
+    updates: list[tuple[object, ...]] = []
+    for _, _, number, lane, packed_status, packed_spec in merge(request, lanes):
+        status = claimed(unpack_status(packed_status), request)
+        book.leave(lane, State.QUEUED)
+        book.enter(lane, State.EXECUTING)
+        tasks.append(Task(unpack_spec(packed_spec), status))
+        updates.append(_status_row(number, lane, status))
+    # A cursor left open would keep reading what is written here.
+    for _, heads in lanes:
+        heads.close()
+    connection.executemany(statement("status_set"), updates)
+    book.write()
+    return tasks
+
+
+def _heads(connection: sqlite3.Connection, lane: int) -> sqlite3.Cursor:
+    """The ready tasks of a lane, read only as far as the claim asks."""
+    # A prepared statement serves one open cursor; the comment gives each lane a statement of its own in the cache.
+    return connection.execute(f"{statement('lane_heads')} -- {lane % _LANE_STATEMENTS}", (lane,))
+
+
+def extend(connection: sqlite3.Connection, beats: Sequence[Beat], until: Instant, grace: Span) -> list[Pulse]:
+    stored = _Statuses(connection, [beat.id for beat in beats])
+    pulses: list[Pulse] = []
+    for beat in beats:
+        status = stored.get(beat.id)
+        after = None if status is None else extended(status, beat, until, grace)
+        if after is not None:
+            stored.set(beat.id, after)
+        pulses.append(pulse(after))
+    stored.write()
+    return pulses
+
+
+def apply(connection: sqlite3.Connection, changes: Sequence[Change]) -> tuple[list[Verdict], Counter[str]]:
+    """The verdicts, and how many tasks of each queue became ready."""
+    stored = _Statuses(connection, [change.id for change in changes])
+    verdicts: list[Verdict] = []
+    for change in changes:
+        verdict = judged(change, stored.get(change.id))
+        if verdict is Verdict.APPLIED:
+            stored.set(change.id, change.status)
+        verdicts.append(verdict)
+    return verdicts, stored.write()
+
+
+class _Statuses:
+    """The statuses that one call reads, and what it makes of them."""
+
+    def __init__(self, connection: sqlite3.Connection, ids: Sequence[TaskId]) -> None:
+        self._connection = connection
+        self._rows: dict[TaskId, tuple[int, int, State]] = {}
+        self._statuses: dict[TaskId, Status | None] = {}
+        self._changed: set[TaskId] = set()
+        for task_id, number, lane, packed in connection.execute(statement("statuses_by_id"), (json.dumps(ids),)):
+            status = unpack_status(packed)
+            self._rows[task_id] = (number, lane, status.state)
+            self._statuses[task_id] = status
+
+    def get(self, task_id: TaskId) -> Status | None:
+        return self._statuses.get(task_id)
+
+    def set(self, task_id: TaskId, status: Status | None) -> None:
+        self._statuses[task_id] = status
+        self._changed.add(task_id)
+
+    def write(self) -> Counter[str]:
+        """Store what was made of them; how many tasks of each queue became ready."""
+        book = LaneBook(self._connection)
+        ready: Counter[str] = Counter()
+        updates: list[tuple[object, ...]] = []
+        for task_id in self._changed:
+            number, lane, state = self._rows[task_id]
+            status = self._statuses[task_id]
+            book.leave(lane, state)
+            if status is None:
+                _remove(self._connection, task_id, number)
+                continue
+            lane = book.with_priority(lane, status.priority)
+            book.enter(lane, status.state)
+            updates.append(_status_row(number, lane, status))
+            if status.state is State.QUEUED:
+                ready[book.lane(lane).queue] += 1
+        self._connection.executemany(statement("status_set"), updates)
+        book.write()
+        return ready
+
+
+def _remove(connection: sqlite3.Connection, task_id: TaskId, number: int) -> None:
+    (packed,) = connection.execute(statement("spec_by_number"), (number,)).fetchone()
+    spec = unpack_spec(packed)
+    if spec.idempotency_key is not None:
+        connection.execute(statement("key_free"), (spec.queue, spec.idempotency_key, task_id))
+    connection.execute(statement("task_remove"), (number,))
+    connection.execute(statement("status_remove"), (number,))
+
+
+def _status_row(number: int, lane: int, status: Status) -> tuple[object, ...]:
+    return lane, status.state, status.ready_at, status.alarm, _pack(status), number
+
+
+def put(connection: sqlite3.Connection, kind: str, name: str, value: bytes, expected: int | None) -> int | None:
+    row = connection.execute(statement("record_version"), (kind, name)).fetchone()
+    version = int(row[0]) if row else 0
+    if expected is not None and expected != version:
+        return None
+    connection.execute(statement("record_put"), (kind, name, value, version + 1))
+    return version + 1
+
+
+def drop(connection: sqlite3.Connection, kind: str, name: str, expected: int | None) -> bool:
+    return connection.execute(statement("record_drop"), (kind, name, expected)).rowcount == 1
