@@ -8,6 +8,9 @@
     ├── TaskNotFound            no task has this id (also a LookupError)
     ├── WrongState              the task's state does not allow this
     ├── LeaseLost               the attempt no longer holds the task
+    ├── TaskFailed              a result was asked for, and the task ended without one
+    ├── Retry                   raised by a handler: try again, now or later
+    ├── Reject                  raised by a handler: trying again cannot help
     └── StoreError              the store could not do it
         ├── StoreUnavailable    out of reach or too slow: the outcome is unknown, repeating is safe
         ├── StoreFull           no space left: nothing was stored
@@ -89,6 +92,33 @@ class LeaseLost(FairleadError):
             f"the lease on task {task_id} is lost: it ended or the task was taken over; drop this attempt's outcome"
         )
         self.task_id = task_id
+
+
+class TaskFailed(FairleadError):
+    """A result was asked for, and the task ended without one."""
+
+    def __init__(self, task_id: str, state: str, reason: str, cause: str = "") -> None:
+        super().__init__(f"task {task_id} ended as {state} ({reason}){f': {cause}' if cause else ''}")
+        self.task_id = task_id
+        self.state = state
+        self.reason = reason
+
+
+class Retry(FairleadError):
+    """Raised by a handler: this attempt failed, try again after so many seconds, or when the backoff says."""
+
+    def __init__(self, message: str = "the handler asked for a retry", *, after: float | None = None) -> None:
+        if after is not None and not 0 <= after < float("inf"):
+            raise ValueError(f"Retry(after={after}) is not a time to wait; use seconds, 0 or more")
+        super().__init__(message)
+        self.after = after
+
+
+class Reject(FairleadError):
+    """Raised by a handler: trying again cannot help, so the task fails at once."""
+
+    def __init__(self, message: str = "the handler rejected the task") -> None:
+        super().__init__(message)
 
 
 class StoreError(FairleadError):

@@ -37,6 +37,13 @@ class TimedOut(Struct, frozen=True, tag=True):
     name: ClassVar[str] = "time out"
 
 
+class Crashed(Struct, frozen=True, tag=True):
+    """The attempt took its own process down: it spends the crash budget, not the retries."""
+
+    name: ClassVar[str] = "crash"
+    failure: Failure
+
+
 class HandedBack(Struct, frozen=True, tag=True):
     """The worker gives the task back without having tried it to the end; no retry is spent."""
 
@@ -76,6 +83,6 @@ class Discarded(Struct, frozen=True, tag=True):
     name: ClassVar[str] = "discard"
 
 
-Outcome: TypeAlias = Completed | Failed | TimedOut | HandedBack | CancelConfirmed
+Outcome: TypeAlias = Completed | Failed | TimedOut | Crashed | HandedBack | CancelConfirmed
 Request: TypeAlias = CancelAsked | Replayed | Discarded
 Event: TypeAlias = Outcome | Request | AlarmRang

@@ -18,6 +18,7 @@ from fairlead.core.events import (
     CancelAsked,
     CancelConfirmed,
     Completed,
+    Crashed,
     Discarded,
     Event,
     Failed,
@@ -46,6 +47,7 @@ TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
     (State.EXECUTING, Completed.name): frozenset({State.COMPLETED}),
     (State.EXECUTING, Failed.name): _HARD_END,
     (State.EXECUTING, TimedOut.name): _HARD_END - {State.FAILED},
+    (State.EXECUTING, Crashed.name): _HARD_END - {State.FAILED},
     (State.EXECUTING, HandedBack.name): _SOFT_END,
     (State.EXECUTING, CancelConfirmed.name): frozenset({State.CANCELLED}),
     (State.EXECUTING, AlarmRang.name): _HARD_END - {State.FAILED},
@@ -84,6 +86,8 @@ def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float 
             return _failed(task, event, now, rules, luck)
         case TimedOut():
             return _timed_out(task, event, now, rules, luck)
+        case Crashed(failure):
+            return _crashed(task, event, now, rules, luck, Reason.CRASHED, failure)
         case HandedBack(after):
             return _handed_back(task, event, now, rules, after)
         case CancelConfirmed():
@@ -107,6 +111,8 @@ def settlement(lease: Lease, outcome: Outcome) -> str:
             said = result or b""
         case Failed(failure=failure, retriable=retriable, after=after):
             said = f"{failure.type}:{failure.message}:{retriable}:{after}".encode()
+        case Crashed(failure):
+            said = f"{failure.type}:{failure.message}".encode()
         case HandedBack(after):
             said = b"%d" % after
         case TimedOut() | CancelConfirmed():
@@ -203,19 +209,26 @@ def _alarm_rang(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: 
 
 
 def _worker_lost(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: float) -> Status:
-    status = task.status
-    if status.cancel_asked:
-        return _cancelled(task, event, now, rules)
-    worker = status.lease.worker if status.lease else "unknown"
+    worker = task.status.lease.worker if task.status.lease else "unknown"
     failure = Failure(
         type="WorkerLost",
         message=f"worker {worker} stopped renewing its lease; it crashed, was killed, hung or lost the store",
     )
+    return _crashed(task, event, now, rules, luck, Reason.WORKER_LOST, failure)
+
+
+def _crashed(
+    task: Task, event: Event, now: Instant, rules: Rules, luck: float, reason: Reason, failure: Failure
+) -> Status:
+    """Crashes have a budget of their own: a deploy or an OOM kill must not spend the task's retries."""
+    status = task.status
+    if status.cancel_asked:
+        return _cancelled(task, event, now, rules)
     if status.crashes >= task.spec.max_crashes:
         crashed = _end(task, event, now, rules, State.DEAD_LETTER, Reason.CRASH_LOOP, failure=failure)
     else:
         delay = task.spec.backoff.delay(status.crashes, luck)
-        crashed = _wait_again(task, event, now, Reason.WORKER_LOST, now, delay, failure)
+        crashed = _wait_again(task, event, now, reason, now, delay, failure)
     return replace(crashed, crashes=status.crashes + 1)
 
 
@@ -300,7 +313,7 @@ def _cancelled(task: Task, event: Event, now: Instant, rules: Rules) -> Status:
 
 def _settled(status: Status, event: Event) -> str | None:
     match event:
-        case Completed() | Failed() | TimedOut() | HandedBack() | CancelConfirmed() if status.lease:
+        case Completed() | Failed() | TimedOut() | Crashed() | HandedBack() | CancelConfirmed() if status.lease:
             return settlement(status.lease, event)
         case _:
             return status.settled

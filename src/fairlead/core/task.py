@@ -79,6 +79,7 @@ class Reason(enum.StrEnum):
     REJECTED = "rejected"
     TIMED_OUT = "timed_out"
     WORKER_LOST = "worker_lost"
+    CRASHED = "crashed"
     HANDED_BACK = "handed_back"
     CANCEL_ASKED = "cancel_asked"
     CANCELLED = "cancelled"
