@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.core.errors import (
     FairleadError,
@@ -214,8 +215,9 @@ class Engine:
 
     async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
         """Renew leases and report progress; the answer says which are lost and which should stop."""
-        until = self.clock.now() + self.settings.lease
-        return await self.store.extend(beats, until=until, grace=self.settings.grace)
+        now = self.clock.now()
+        dated = [replace(beat, progress=replace(beat.progress, at=now)) if beat.progress else beat for beat in beats]
+        return await self.store.extend(dated, until=now + self.settings.lease, grace=self.settings.grace)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
         """Say how attempts ended; the answer is how each task stands now, or that its lease is lost.

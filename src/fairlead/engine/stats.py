@@ -23,6 +23,8 @@ class QueueStats(Struct, frozen=True, kw_only=True):
 
     lines: dict[Priority, LineStats]
     states: dict[State, int]
+    types: dict[str, int]
+    """Ready tasks by type."""
 
 
 class Stats(Struct, frozen=True, kw_only=True):
@@ -42,14 +44,15 @@ def stats_of(tally: Tally, now: Instant) -> Stats:
         queue = queues.get(lane.queue)
         if queue is None:
             queue = queues[lane.queue] = QueueStats(
-                lines={priority: LineStats() for priority in Priority}, states=dict.fromkeys(State, 0)
+                lines={priority: LineStats() for priority in Priority}, states=dict.fromkeys(State, 0), types={}
             )
         for state, count in lane_tally.counts.items():
             queue.states[state] += count
             states[state] += count
+        ready = lane_tally.counts.get(State.QUEUED, 0)
+        if ready:
+            queue.types[lane.type] = queue.types.get(lane.type, 0) + ready
         line = queue.lines[lane.priority]
         age = 0 if lane_tally.oldest_ready is None else max(0, now - lane_tally.oldest_ready)
-        queue.lines[lane.priority] = LineStats(
-            depth=line.depth + lane_tally.counts.get(State.QUEUED, 0), oldest_age=max(line.oldest_age, age)
-        )
+        queue.lines[lane.priority] = LineStats(depth=line.depth + ready, oldest_age=max(line.oldest_age, age))
     return Stats(queues=queues, states=states, next_alarm=tally.next_alarm)

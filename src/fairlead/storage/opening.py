@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import urlsplit
 
 from fairlead.core.errors import InvalidSettings
 from fairlead.storage.protocol import Store
+
+SCHEMES: Final = ("memory", "sqlite")
+
+
+def check_url(url: str) -> None:
+    """Raise InvalidSettings if no store can be at this URL."""
+    scheme = urlsplit(url).scheme
+    if scheme not in SCHEMES:
+        raise InvalidSettings(
+            f"store URL {url!r} has the unknown scheme {scheme!r}; use memory:// or sqlite:///path/to/file.db"
+        )
 
 
 async def open_store(url: str, *, blocking: bool = False) -> Store:
@@ -14,6 +26,7 @@ async def open_store(url: str, *, blocking: bool = False) -> Store:
     With `blocking`, its coroutines do their work in the calling thread and never suspend, so that synchronous code can
     drive them without an event loop; it is then safe for threads.
     """
+    check_url(url)
     match urlsplit(url).scheme:
         case "memory":
             from fairlead.storage.memory import MemoryStore
@@ -24,6 +37,4 @@ async def open_store(url: str, *, blocking: bool = False) -> Store:
 
             return open_sqlite(url, blocking=blocking)
         case scheme:
-            raise InvalidSettings(
-                f"store URL {url!r} has the unknown scheme {scheme!r}; use memory:// or sqlite:///path/to/file.db"
-            )
+            raise NotImplementedError(scheme)

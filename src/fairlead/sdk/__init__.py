@@ -1,0 +1,1 @@
+"""Submitting tasks from Python, and how a program is configured."""

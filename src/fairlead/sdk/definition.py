@@ -1,0 +1,186 @@
+"""A task type, as its submitter sees it: a function whose calls can be submitted."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack
+
+import msgspec
+from msgspec import Struct
+
+from fairlead.core.errors import FairleadError, InvalidTask
+from fairlead.core.instant import SECOND, span
+from fairlead.core.retry import Backoff
+from fairlead.core.submission import Submission
+from fairlead.core.task import Priority
+from fairlead.engine.engine import Submitted
+from fairlead.engine.inline import run_inline
+from fairlead.sdk.connection import Connection
+from fairlead.sdk.handle import TaskHandle
+from fairlead.worker.handlers import Handler
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Options(TypedDict, total=False):
+    """What can be said of a task beside its arguments."""
+
+    priority: str
+    queue: str
+    requires: Iterable[str]
+    """Capabilities a worker must have."""
+    timeout: float
+    """Seconds that an attempt may take."""
+    max_retries: int
+    max_crashes: int
+    backoff: Backoff
+    delay: float
+    """Seconds from now until the task is due."""
+    run_at: datetime
+    """When the task is due; must have a time zone."""
+    idempotency_key: str
+    tenant: str
+    tags: Iterable[str]
+    trace: str
+
+
+class Call(Struct, frozen=True):
+    """A call that has been checked against its signature and can be submitted."""
+
+    submission: Submission
+
+
+class TaskDefinition(Generic[P, R]):
+    """A task type: submitting it has a worker call its function."""
+
+    def __init__(
+        self,
+        function: Callable[P, Any],
+        handler: Handler,
+        connect: Callable[[], Connection],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.__wrapped__ = function
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self.__doc__ = function.__doc__
+        self.handler = handler
+        self._function = function
+        self._connect = connect
+        self._template = template(handler.type, options)
+
+    def __repr__(self) -> str:
+        return f"<task type {self.handler.type}>"
+
+    def options(self, **options: Unpack[Options]) -> Self:
+        """The same task type with other options."""
+        other = copy.copy(self)
+        other._template = amended(self._template, options)
+        return other
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """A call to submit later, alone or among many; raises InvalidTask if it does not fit the signature."""
+        parameters = self.handler.signature.encode(args, kwargs)
+        return Call(msgspec.structs.replace(self._template, parameters=parameters))
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+        """Have a worker call the function with these arguments; the task is stored when this returns."""
+        submission = self.call(*args, **kwargs).submission
+        return self._handle(await (await self._connect().engine()).submit(submission))
+
+    def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+        """`submit`, from synchronous code."""
+        submission = self.call(*args, **kwargs).submission
+        return self._handle(run_inline(self._connect().inline().submit(submission)))
+
+    async def submit_many(self, calls: Iterable[Call]) -> list[TaskHandle[R]]:
+        """Submit many calls at once; raises the first refusal, when all others are stored."""
+        submissions = [call.submission for call in calls]
+        return self._handles(await (await self._connect().engine()).submit_many(submissions))
+
+    def submit_many_sync(self, calls: Iterable[Call]) -> list[TaskHandle[R]]:
+        """`submit_many`, from synchronous code."""
+        submissions = [call.submission for call in calls]
+        return self._handles(run_inline(self._connect().inline().submit_many(submissions)))
+
+    def _handles(self, answers: Iterable[Submitted | FairleadError]) -> list[TaskHandle[R]]:
+        handles: list[TaskHandle[R]] = []
+        for answer in answers:
+            if isinstance(answer, FairleadError):
+                raise answer
+            handles.append(self._handle(answer))
+        return handles
+
+    def _handle(self, submitted: Submitted) -> TaskHandle[R]:
+        decode = self.handler.signature.decode_result
+        return TaskHandle(submitted.task, self._connect(), decode, existing=submitted.existing)
+
+
+class CoroutineTask(TaskDefinition[P, R]):
+    """A task type made of an `async def`."""
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now, as if it were not a task."""
+        result: R = await self._function(*args, **kwargs)
+        return result
+
+
+class FunctionTask(TaskDefinition[P, R]):
+    """A task type made of a `def`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now, as if it were not a task."""
+        result: R = self._function(*args, **kwargs)
+        return result
+
+
+def template(task_type: str, options: Mapping[str, Any]) -> Submission:
+    """A submission of this type with these options and no arguments yet."""
+    return amended(Submission(type=task_type), options)
+
+
+def amended(submission: Submission, options: Mapping[str, Any]) -> Submission:
+    """A submission with some options changed."""
+    return msgspec.structs.replace(submission, **_fields(options))
+
+
+def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in the engine's terms: enums for words, microseconds for seconds."""
+    fields = dict(options)
+    unknown = fields.keys() - Options.__annotations__.keys()
+    if unknown:
+        known = ", ".join(sorted(Options.__annotations__))
+        raise InvalidTask(min(unknown), f"option {min(unknown)!r} is unknown; the options are {known}")
+    if "priority" in fields:
+        fields["priority"] = Priority.parse(fields["priority"])
+    for name in ("timeout", "delay"):
+        if fields.get(name) is not None:
+            fields[name] = span(fields[name])
+    if "requires" in fields:
+        fields["requires"] = frozenset(_several("requires", fields["requires"]))
+    if "tags" in fields:
+        fields["tags"] = tuple(_several("tags", fields["tags"]))
+    if fields.get("run_at") is not None:
+        fields["run_at"] = _instant(fields["run_at"])
+    # One moment replaces the other when a task type's option is overridden.
+    if "run_at" in fields and "delay" not in fields:
+        fields["delay"] = None
+    if "delay" in fields and "run_at" not in fields:
+        fields["run_at"] = None
+    return fields
+
+
+def _several(name: str, values: Iterable[str]) -> Iterable[str]:
+    if isinstance(values, str):
+        raise InvalidTask(name, f"{name} {values!r} is one word; write {{{values!r}}}")
+    return values
+
+
+def _instant(moment: datetime) -> int:
+    if moment.tzinfo is None:
+        raise InvalidTask("run_at", f"run_at {moment.isoformat()} has no time zone; use datetime.now(timezone.utc)")
+    return round(moment.timestamp() * SECOND)

@@ -1,0 +1,114 @@
+"""A submitted task, as its submitter holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, TypeVar
+
+from fairlead.core.errors import TaskFailed
+from fairlead.core.identity import TaskId
+from fairlead.core.task import Failure, State, Task
+from fairlead.engine.inline import run_inline
+from fairlead.sdk.connection import Connection
+
+R = TypeVar("R")
+
+_FIRST_LOOK: Final = 0.002
+_LAST_LOOK: Final = 0.25
+
+
+class TaskHandle(Generic[R]):
+    """One submitted task."""
+
+    def __init__(
+        self, task: Task, connection: Connection, decode: Callable[[bytes | None], Any], *, existing: bool = False
+    ) -> None:
+        self._task = task
+        self._connection = connection
+        self._decode = decode
+        self.existing = existing
+        """Whether the idempotency key named a task that was there before."""
+
+    def __repr__(self) -> str:
+        return f"<task {self.id} {self._task.spec.type} {self.status}>"
+
+    @property
+    def id(self) -> TaskId:
+        return self._task.id
+
+    @property
+    def status(self) -> State:
+        """The state when it was last looked at; `refresh` looks again."""
+        return self._task.state
+
+    @property
+    def failure(self) -> Failure | None:
+        """What went wrong in the last attempt, when it was last looked at."""
+        return self._task.status.failure
+
+    @property
+    def snapshot(self) -> Task:
+        """The whole task when it was last looked at."""
+        return self._task
+
+    async def refresh(self) -> TaskHandle[R]:
+        """Look again."""
+        self._task = await (await self._connection.engine()).get(self.id)
+        return self
+
+    async def result(self, timeout: float | None = None) -> R:
+        """What the handler returned; waits until the task has ended.
+
+        Raises TaskFailed if it ended without a result, TimeoutError if it has not ended in so many seconds.
+        """
+        for pause in _pauses(self.id, timeout):
+            if (await self.refresh()).status.ended:
+                break
+            await asyncio.sleep(pause)
+        return self._result()
+
+    async def cancel(self) -> State:
+        """Cancel the task if it waits; ask its worker to stop it if it runs."""
+        self._task = await (await self._connection.engine()).cancel(self.id)
+        return self.status
+
+    def refresh_sync(self) -> TaskHandle[R]:
+        """`refresh`, from synchronous code."""
+        self._task = run_inline(self._connection.inline().get(self.id))
+        return self
+
+    def result_sync(self, timeout: float | None = None) -> R:
+        """`result`, from synchronous code."""
+        for pause in _pauses(self.id, timeout):
+            if self.refresh_sync().status.ended:
+                break
+            time.sleep(pause)
+        return self._result()
+
+    def cancel_sync(self) -> State:
+        """`cancel`, from synchronous code."""
+        self._task = run_inline(self._connection.inline().cancel(self.id))
+        return self.status
+
+    def _result(self) -> R:
+        status = self._task.status
+        if status.state is not State.COMPLETED:
+            cause = f"{status.failure.type}: {status.failure.message}" if status.failure else ""
+            raise TaskFailed(self.id, status.state, status.reason, cause)
+        result: R = self._decode(status.result)
+        return result
+
+
+def _pauses(task_id: TaskId, timeout: float | None) -> Iterator[float]:
+    """How long to wait between looks: briefly at first, then longer; raises TimeoutError when the time is up."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    pause = _FIRST_LOOK
+    while True:
+        left = pause if deadline is None else deadline - time.monotonic()
+        yield max(0.0, min(pause * random.uniform(0.75, 1.25), left))  # noqa: S311 - spreads looks, guards nothing
+        if left <= 0:
+            raise TimeoutError(f"task {task_id} has not ended after {timeout:g} s; it goes on")
+        pause = min(pause * 1.5, _LAST_LOOK)

@@ -1,0 +1,146 @@
+"""Every key of the configuration: its name, type, limits, default and one line about it.
+
+One name everywhere: the key `retention_completed_seconds` is that attribute of `Configuration`, the variable
+FAIRLEAD_RETENTION_COMPLETED_SECONDS, the flag --retention-completed-seconds, and in fairlead.toml either itself or
+`completed_seconds` in the table `[retention]`. Times are seconds here, as users write them.
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+_LONGEST: Final = 100 * 365 * 86_400
+_MOST: Final = 2**53 - 1
+_DAY: Final = 86_400.0
+
+
+class Remedy(str):
+    """In an annotation: what a valid value looks like, to end the sentence "use …"."""
+
+    __slots__ = ()
+
+
+Text: TypeAlias = Annotated[str, Meta(min_length=1), Remedy("text in quotes")]
+Names: TypeAlias = Annotated[tuple[str, ...], Remedy("a list of names, or names separated by commas")]
+Switch: TypeAlias = Annotated[bool, Remedy("true or false")]
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=_MOST), Remedy("a whole number of 1 or more")]
+Tries: TypeAlias = Annotated[int, Meta(ge=0, le=10_000), Remedy("a whole number from 0 to 10,000")]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_LONGEST), Remedy("seconds as a number, 0 or more")]
+Period: TypeAlias = Annotated[float, Meta(ge=0.001, le=_LONGEST), Remedy("seconds as a number, 0.001 or more")]
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1), Remedy("a number from 0.0 to 1.0")]
+Factor: TypeAlias = Annotated[float, Meta(ge=1, le=1000), Remedy("a number from 1.0 to 1000")]
+Bytes: TypeAlias = Annotated[int, Meta(ge=2, le=_MOST), Remedy("a whole number of bytes, 2 or more")]
+Policy: TypeAlias = Annotated[
+    Literal["promote", "strict", "head_start", "weighted"], Remedy("promote, strict, head_start or weighted")
+]
+Level: TypeAlias = Annotated[Literal["debug", "info", "warning", "error"], Remedy("debug, info, warning or error")]
+
+
+class Keys(Struct, frozen=True, kw_only=True):
+    """The keys. The text in an annotation is what `fairlead config` says of the key."""
+
+    store: Annotated[Text, "URL of the store: memory:// or sqlite:///path/to/file.db"] = "sqlite:///fairlead.db"
+    log_level: Annotated[Level, "The least severe messages that are logged"] = "info"
+
+    queues: Annotated[Names, "Queues that a worker serves"] = ("default",)
+    capabilities: Annotated[Names, "What a worker can do; tasks that require more are left to others"] = ()
+    concurrency: Annotated[Count, "Tasks that one worker process runs at once"] = 10
+    processes: Annotated[Count, "Processes that `fairlead worker` starts"] = 1
+    drain_seconds: Annotated[Seconds, "How long running tasks may take to end after SIGTERM"] = 25.0
+    keeper: Annotated[Switch, "Whether a worker also sweeps: due tasks, lost leases, ended retention"] = True
+    sweep_interval_seconds: Annotated[Period, "Time between two sweeps"] = 1.0
+
+    lease_seconds: Annotated[Period, "How long a worker holds a task without a heartbeat"] = 30.0
+    heartbeat_seconds: Annotated[Period, "Time between two heartbeats; at most half the lease"] = 10.0
+    grace_seconds: Annotated[Seconds, "How long past its timeout an attempt may hold its lease"] = 10.0
+
+    payload_limit: Annotated[Bytes, "The largest parameters or result, in bytes"] = 256 * 1024
+    queue_bound: Annotated[Count | None, "Tasks that may wait in one queue; none for no bound"] = None
+    key_retention_seconds: Annotated[Seconds, "How long an idempotency key answers with its first task"] = _DAY
+    retention_completed_seconds: Annotated[Seconds, "How long a completed task is kept"] = _DAY
+    retention_cancelled_seconds: Annotated[Seconds, "How long a cancelled task is kept"] = _DAY
+    retention_failed_seconds: Annotated[Seconds, "How long a failed task is kept"] = 30 * _DAY
+    retention_dead_letter_seconds: Annotated[Seconds, "How long a dead letter is kept"] = 30 * _DAY
+
+    defaults_critical_max_retries: Annotated[Tries, "Retries of a critical task"] = 5
+    defaults_critical_timeout_seconds: Annotated[Period, "How long an attempt of a critical task may take"] = 300.0
+    defaults_high_max_retries: Annotated[Tries, "Retries of a high task"] = 5
+    defaults_high_timeout_seconds: Annotated[Period, "How long an attempt of a high task may take"] = 300.0
+    defaults_medium_max_retries: Annotated[Tries, "Retries of a medium task"] = 3
+    defaults_medium_timeout_seconds: Annotated[Period, "How long an attempt of a medium task may take"] = 600.0
+    defaults_low_max_retries: Annotated[Tries, "Retries of a low task"] = 2
+    defaults_low_timeout_seconds: Annotated[Period, "How long an attempt of a low task may take"] = 900.0
+    max_crashes: Annotated[Tries, "Lost workers that one task may cost before it is a dead letter"] = 3
+
+    backoff_initial_seconds: Annotated[Seconds, "Delay before the first retry"] = 1.0
+    backoff_factor: Annotated[Factor, "How much longer each further delay is"] = 2.0
+    backoff_max_seconds: Annotated[Seconds, "The longest delay before a retry"] = 300.0
+    backoff_jitter: Annotated[Share, "How far luck may move a delay, as a share of it"] = 0.1
+
+    order_policy: Annotated[Policy, "How the next task is chosen: promote, strict, head_start or weighted"] = "promote"
+    order_promote_low_seconds: Annotated[Seconds, "promote: wait before low is treated as medium"] = 600.0
+    order_promote_medium_seconds: Annotated[Seconds, "promote: further wait before medium is treated as high"] = 1200.0
+    order_promote_high_seconds: Annotated[Seconds, "promote: further wait before high is treated as critical"] = 1800.0
+    order_head_start_critical_seconds: Annotated[Seconds, "head_start: how much sooner a critical task stands"] = 3600.0
+    order_head_start_high_seconds: Annotated[Seconds, "head_start: how much sooner a high task stands"] = 1800.0
+    order_head_start_medium_seconds: Annotated[Seconds, "head_start: how much sooner a medium task stands"] = 600.0
+    order_head_start_low_seconds: Annotated[Seconds, "head_start: how much sooner a low task stands"] = 0.0
+    order_weighted_critical: Annotated[Count, "weighted: share of critical tasks"] = 8
+    order_weighted_high: Annotated[Count, "weighted: share of high tasks"] = 4
+    order_weighted_medium: Annotated[Count, "weighted: share of medium tasks"] = 2
+    order_weighted_low: Annotated[Count, "weighted: share of low tasks"] = 1
+
+    webhook_allow_private: Annotated[Switch, "Whether webhooks may go to private and loopback addresses"] = False
+    webhook_allow_http: Annotated[Switch, "Whether webhooks may go over plain http"] = False
+    webhook_timeout_seconds: Annotated[Period, "How long a webhook may take, redirects included"] = 30.0
+    smtp_url: Annotated[Text | None, "Mail server: smtp://user:password@host:587 or smtps://…, or none"] = None
+    email_from: Annotated[Text | None, "Sender of email: name@example.com or Name <name@example.com>"] = None
+
+
+class Key(Struct, frozen=True):
+    """What is known of one key."""
+
+    name: str
+    type: Any
+    default: Any
+    doc: str
+    remedy: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return f"FAIRLEAD_{self.name.upper()}"
+
+    @property
+    def flag(self) -> str:
+        """The flag that sets it."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def optional(self) -> bool:
+        """Whether it can be none."""
+        return self.default is None
+
+
+def _describe(name: str, annotation: Any, default: Any) -> Key:
+    *_, doc = annotation.__metadata__
+    # Of `Count | None` the remedy is inside the union.
+    (inner, *_) = (part for part in (annotation, *typing.get_args(annotation.__origin__)) if _remedies(part))
+    (remedy,) = _remedies(inner)
+    return Key(name, annotation, default, doc, remedy if default is not None else f"{remedy}, or none")
+
+
+def _remedies(annotation: Any) -> list[str]:
+    return [str(note) for note in getattr(annotation, "__metadata__", ()) if isinstance(note, Remedy)]
+
+
+KEYS: Final[dict[str, Key]] = {
+    name: _describe(name, annotation, default)
+    for (name, annotation), default in zip(
+        typing.get_type_hints(Keys, include_extras=True).items(), Keys.__struct_defaults__, strict=True
+    )
+}
+"""Every key by its name, in the order in which they are shown."""

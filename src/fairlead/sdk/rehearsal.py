@@ -1,0 +1,118 @@
+"""Running an app's tasks inside a test: in memory, in this process, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+from fairlead.core.identity import TaskId, WorkerId
+from fairlead.core.instant import span
+from fairlead.core.settings import Settings
+from fairlead.core.task import State, Task
+from fairlead.engine.clock import ManualClock
+from fairlead.engine.engine import Engine
+from fairlead.engine.sweep import Sweeper
+from fairlead.sdk.connection import Connection
+from fairlead.storage.values import Filter
+from fairlead.worker.handlers import Handlers
+from fairlead.worker.keeper import Listener
+from fairlead.worker.source import EngineSource
+from fairlead.worker.worker import Worker
+
+_ROUNDS: Final = 10_000
+_EVERY_CAPABILITY_OF: Final = 10_000
+
+
+class Rehearsal:
+    """`with app.testing() as rehearsal`, or `async with`: submits go to memory until it ends."""
+
+    def __init__(self, handlers: Handlers, settings: Settings, swap: Callable[[Connection], Connection]) -> None:
+        self._handlers = handlers
+        self._settings = settings
+        self._swap = swap
+        self._former: Connection | None = None
+        self.clock = ManualClock()
+        self._connection = Connection("memory://", settings, clock=self.clock)
+
+    def __enter__(self) -> Rehearsal:
+        self._former = self._swap(self._connection)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._former is not None:
+            self._swap(self._former)
+
+    async def __aenter__(self) -> Rehearsal:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; `run` then runs what has become due."""
+        self.clock.advance(span(seconds))
+
+    async def run(self) -> int:
+        """Run every task that is ready, and those that these submit, until none is; how many attempts were made."""
+        engine = await self._connection.engine()
+        sweeper, attempts = Sweeper(engine), 0
+        for _ in range(_ROUNDS):
+            await sweeper.once()
+            ready = await engine.find(Filter(states=frozenset({State.QUEUED})), limit=_EVERY_CAPABILITY_OF)
+            worker = self._worker(engine, ready)
+            started = await worker.once() if ready else 0
+            await worker.idle()
+            attempts += started
+            if not started:
+                return attempts
+        raise RuntimeError(f"tasks still become ready after {_ROUNDS} rounds; does a task submit itself for ever?")
+
+    async def run_all(self) -> int:
+        """`run`, and let time pass to each next due task, until none waits; how many attempts were made."""
+        engine = await self._connection.engine()
+        attempts = await self.run()
+        for _ in range(_ROUNDS):
+            scheduled = await engine.find(Filter(states=frozenset({State.SCHEDULED})), limit=_EVERY_CAPABILITY_OF)
+            if not scheduled:
+                return attempts
+            due = min(task.status.ready_at for task in scheduled)
+            self.clock.advance(max(0, due - self.clock.now()))
+            attempts += await self.run()
+        raise RuntimeError(f"tasks are still scheduled after {_ROUNDS} rounds; does a task retry for ever?")
+
+    def run_sync(self) -> int:
+        """`run`, from a synchronous test."""
+        return asyncio.run(self.run())
+
+    def run_all_sync(self) -> int:
+        """`run_all`, from a synchronous test."""
+        return asyncio.run(self.run_all())
+
+    def _worker(self, engine: Engine, ready: list[Task]) -> Worker:
+        """A worker with every capability that the ready tasks ask for."""
+        source = EngineSource(
+            engine,
+            WorkerId("rehearsal"),
+            sorted({task.spec.queue for task in ready}),
+            {capability for task in ready for capability in task.spec.requires},
+            self._handlers.types,
+        )
+        return Worker(source, self._handlers, _NoKeeper())
+
+
+class _NoKeeper:
+    """Leases need no keeping where time stands still."""
+
+    async def start(self, listener: Listener) -> None: ...
+
+    def hold(self, tasks: list[Task]) -> None: ...
+
+    def drop(self, tasks: list[TaskId]) -> None: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""The worker: claims tasks, runs their handlers under renewed leases, and settles them."""

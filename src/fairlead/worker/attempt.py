@@ -1,0 +1,177 @@
+"""One attempt: a task's handler is run to its end, and its end becomes an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import enum
+import traceback
+from collections.abc import Callable
+from typing import Final, assert_never
+
+import msgspec
+
+from fairlead.core.errors import InvalidTask, Retry
+from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
+from fairlead.core.instant import SECOND, span
+from fairlead.core.task import Failure, Progress, Task
+from fairlead.worker.context import TaskContext, enter
+from fairlead.worker.handlers import Handler, Place
+from fairlead.worker.isolation import Cells, HandlerRaised, ProcessDied
+from fairlead.worker.threads import Threads
+
+_MESSAGE_LIMIT: Final = 2_000
+_TRACEBACK_LIMIT: Final = 16_000
+
+
+class Stop(enum.Enum):
+    """Why an attempt is stopped before its handler's end."""
+
+    CANCEL = "cancel"
+    LEASE_LOST = "lease lost"
+    HAND_BACK = "hand back"
+
+
+class Attempt:
+    """One run of one task. `run` is called once; `stop` may be called at any time, from the event loop."""
+
+    def __init__(
+        self,
+        task: Task,
+        handler: Handler,
+        threads: Threads,
+        cells: Cells,
+        on_progress: Callable[[Task, Progress], None],
+        on_free: Callable[[], None],
+    ) -> None:
+        """`on_free` is called once, when what the attempt runs on is free again."""
+        self.task = task
+        self._context = TaskContext(task, lambda progress: on_progress(task, progress))
+        self._handler = handler
+        self._threads = threads
+        self._cells = cells
+        self._on_free = on_free
+        self._in_thread = False
+        self._stop: Stop | None = None
+        self._running: asyncio.Task[object] | None = None
+
+    async def run(self) -> Outcome | None:
+        """How the attempt ended; None when its lease is lost, so that there is nothing to say."""
+        self._running = asyncio.current_task()
+        enter(self._context)
+        limit = asyncio.timeout(self.task.status.timeout / SECOND)
+        try:
+            if self._stop is not None:
+                return self._stopped()
+            async with limit:
+                result = await self._call()
+            return CancelConfirmed() if self._should_cancel else Completed(result)
+        except asyncio.CancelledError:
+            self._uncancel()
+            return self._stopped()
+        except TimeoutError as error:
+            return TimedOut() if limit.expired() else self._raised(error)
+        except BaseException as error:
+            return self._raised(error)
+        finally:
+            self._running = None
+            self._context.cancel_asked = True
+            if not self._in_thread:
+                self._on_free()
+
+    def stop(self, why: Stop) -> None:
+        """End the attempt: cancel a coroutine, kill a process, tell a thread.
+
+        A thread cannot be ended. One that should cancel is told and waited for; otherwise it is left behind, and its
+        slot is free when it returns.
+        """
+        if self._stop is not None:
+            return
+        self._stop = why
+        self._context.cancel_asked = True
+        if self._running is not None and not (self._in_thread and why is Stop.CANCEL):
+            self._running.cancel()
+
+    async def _call(self) -> bytes | None:
+        handler = self._handler
+        if handler.place is Place.PROCESS:
+            return await self._cells.run(handler, self.task, self._context.progress)
+        arguments = handler.signature.decode(self.task.spec.parameters)
+        if handler.place is Place.LOOP:
+            result = await handler.function(**arguments)
+        else:
+            context = contextvars.copy_context()
+            self._in_thread = True
+            result = await self._threads.run(lambda: handler.function(**arguments), context, self._on_free)
+        return encode_result(handler, result)
+
+    def _raised(self, error: BaseException) -> Outcome:
+        if self._should_cancel:
+            return CancelConfirmed()
+        match error:
+            case HandlerRaised():
+                return error.outcome
+            case ProcessDied():
+                return Crashed(Failure(type="ProcessDied", message=str(error)))
+            case InvalidTask():
+                return invalid_arguments(error)
+            case _:
+                return failed(self._handler, error)
+
+    def _stopped(self) -> Outcome | None:
+        match self._stop:
+            case Stop.CANCEL:
+                return CancelConfirmed()
+            case Stop.HAND_BACK:
+                return HandedBack()
+            case Stop.LEASE_LOST:
+                return None
+            case None:
+                failure = Failure(type="CancelledError", message="the handler cancelled itself")
+                return Failed(failure=failure)
+            case _:
+                assert_never(self._stop)
+
+    @property
+    def _should_cancel(self) -> bool:
+        return self._stop is Stop.CANCEL
+
+    def _uncancel(self) -> None:
+        """Let this task await again: the cancellation was ours, and it has done its work."""
+        if self._running is not None:
+            while self._running.uncancel():
+                pass
+
+
+class ResultNotEncodable(Exception):
+    """What the handler returned has no JSON form."""
+
+
+def encode_result(handler: Handler, result: object) -> bytes | None:
+    """A handler's result as JSON; None for None, which needs no bytes."""
+    if result is None:
+        return None
+    try:
+        return handler.signature.encode_result(result)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise ResultNotEncodable(f"the result of {handler.type} has no JSON form: {error}") from error
+
+
+def invalid_arguments(error: InvalidTask) -> Failed:
+    """The outcome of a task whose parameters do not fit its handler: no other attempt can change that."""
+    return Failed(failure=Failure(type="InvalidArguments", message=str(error)), retriable=False)
+
+
+def failed(handler: Handler, error: BaseException) -> Failed:
+    """The outcome of an attempt that raised this error."""
+    shown = "".join(traceback.format_exception(error))
+    failure = Failure(
+        type=type(error).__name__,
+        message=str(error)[:_MESSAGE_LIMIT],
+        traceback=shown if len(shown) <= _TRACEBACK_LIMIT else f"…{shown[-_TRACEBACK_LIMIT:]}",
+    )
+    if isinstance(error, ResultNotEncodable):
+        return Failed(failure=failure, retriable=False)
+    if isinstance(error, Retry):
+        return Failed(failure=failure, after=None if error.after is None else span(error.after))
+    return Failed(failure=failure, retriable=handler.is_retriable(error))

@@ -1,0 +1,64 @@
+"""What a handler can learn of the task that it runs, and say of it while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Final
+
+from fairlead.core.task import Progress, Task
+
+_MESSAGE_LIMIT: Final = 500
+
+
+class TaskContext:
+    """One attempt, as its handler sees it."""
+
+    def __init__(self, task: Task, report: Callable[[Progress], None]) -> None:
+        self._task = task
+        self._report = report
+        self.cancel_asked = False
+        """Whether the attempt should stop: cancel was asked, its time is up, or its lease is lost."""
+
+    @property
+    def id(self) -> str:
+        return self._task.id
+
+    @property
+    def type(self) -> str:
+        return self._task.spec.type
+
+    @property
+    def queue(self) -> str:
+        return self._task.spec.queue
+
+    @property
+    def attempt(self) -> int:
+        """1 at the first attempt. Never the same number twice for one task, so downstream systems can fence on it."""
+        return self._task.status.attempts
+
+    @property
+    def trace(self) -> str | None:
+        return self._task.spec.trace
+
+    def progress(self, percent: float, message: str = "") -> None:
+        """Say how far the attempt is; shown to whoever looks, at most about twice a second."""
+        if not 0 <= percent <= 100:
+            raise ValueError(f"progress of {percent} % is not possible; use 0 to 100")
+        self._report(Progress(percent=float(percent), message=message[:_MESSAGE_LIMIT]))
+
+
+_current: ContextVar[TaskContext] = ContextVar("fairlead_current_task")
+
+
+def current_task() -> TaskContext:
+    """The task that this code runs for; raises LookupError outside a handler."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise LookupError("no task runs here; current_task() works inside a handler and what it calls") from None
+
+
+def enter(context: TaskContext) -> None:
+    """Make this the current task of the running context."""
+    _current.set(context)

@@ -1,0 +1,230 @@
+"""Keeping leases: heartbeats for what a worker runs, sent from where no handler can hold them up.
+
+A handler may block the event loop, or hold the interpreter's lock for minutes. So the heartbeats of a worker are sent
+by a process of its own, the keeper. It stops when the worker ends, and while the worker is stopped: leases are for the
+living. Where a second process is not wanted a thread does the same, and only a held lock can keep it from doing so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from fairlead.core.errors import StoreError
+from fairlead.core.identity import LeaseToken, TaskId
+from fairlead.core.instant import SECOND
+from fairlead.core.settings import Settings
+from fairlead.core.task import Task
+from fairlead.engine.engine import Engine
+from fairlead.engine.inline import run_inline
+from fairlead.storage.values import Beat, Pulse
+
+LOOK_INTERVAL: Final = 1.0
+"""How often, in seconds, the keeper looks whether cancel was asked."""
+
+HEADER: Final = 4
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+Listener = Callable[[TaskId, Pulse], None]
+
+
+class Keeper(Protocol):
+    """Renews the leases that it is told of, and tells of those that are lost or should stop."""
+
+    async def start(self, listener: Listener) -> None: ...
+
+    def hold(self, tasks: list[Task]) -> None: ...
+
+    def drop(self, tasks: list[TaskId]) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Beater:
+    """The leases of one worker, and the beating itself. Not safe for threads but for `hold` and `drop`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._held: dict[TaskId, LeaseToken] = {}
+        self._asked: set[TaskId] = set()
+
+    def hold(self, leases: dict[TaskId, LeaseToken]) -> None:
+        self._held.update(leases)
+
+    def drop(self, tasks: list[TaskId]) -> None:
+        for task_id in tasks:
+            self._held.pop(task_id, None)
+            self._asked.discard(task_id)
+
+    def beat(self) -> dict[TaskId, Pulse]:
+        """Renew every lease; those that are lost or should stop."""
+        held = list(self._held.items())
+        if not held:
+            return {}
+        beats = [Beat(task_id, token) for task_id, token in held]
+        pulses = run_inline(self._engine.heartbeat(beats))
+        news = {task_id: pulse for (task_id, _), pulse in zip(held, pulses, strict=True) if pulse is not Pulse.HELD}
+        self.drop([task_id for task_id, pulse in news.items() if pulse is Pulse.LOST])
+        return self._unsaid(news)
+
+    def look(self) -> dict[TaskId, Pulse]:
+        """Those that should stop, without renewing any: a cancel need not wait for the next heartbeat."""
+        held = dict(self._held)
+        if not held:
+            return {}
+        tasks = run_inline(self._engine.store.get(list(held)))
+        return self._unsaid({task.id: Pulse.CANCEL for task in tasks if task is not None and task.status.cancel_asked})
+
+    def _unsaid(self, news: Mapping[TaskId, Pulse]) -> dict[TaskId, Pulse]:
+        fresh = {task_id: pulse for task_id, pulse in news.items() if task_id not in self._asked}
+        self._asked.update(task_id for task_id, pulse in fresh.items() if pulse is Pulse.CANCEL)
+        return fresh
+
+
+def keep(
+    beater: Beater, settings: Settings, tell: Callable[[dict[TaskId, Pulse]], None], wait: Callable[[float], bool]
+) -> None:
+    """Beat and look until `wait`, which sleeps for so many seconds, says that it is over."""
+    interval = settings.heartbeat / SECOND
+    next_beat = time.monotonic() + interval
+    while not wait(min(LOOK_INTERVAL, interval / 2)):
+        # A store that fails is tried again at once: a lease is worth three beats.
+        with contextlib.suppress(StoreError):
+            if time.monotonic() >= next_beat:
+                news = beater.beat()
+                next_beat = time.monotonic() + interval
+            else:
+                news = beater.look()
+            if news:
+                tell(news)
+
+
+class ThreadKeeper:
+    """Keeps leases from a thread of the worker's own process."""
+
+    def __init__(self, engine: Engine) -> None:
+        """The engine is used from the keeper's thread, and its coroutines must not suspend."""
+        self._engine = engine
+        self._beater = Beater(engine)
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    async def start(self, listener: Listener) -> None:
+        loop = asyncio.get_running_loop()
+
+        def tell(news: dict[TaskId, Pulse]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_spread, news, listener)
+
+        arguments = (self._beater, self._engine.settings, tell, self._over.wait)
+        self._thread = threading.Thread(target=keep, args=arguments, name="fairlead-keeper", daemon=True)
+        self._thread.start()
+
+    def hold(self, tasks: list[Task]) -> None:
+        self._beater.hold(_leases(tasks))
+
+    def drop(self, tasks: list[TaskId]) -> None:
+        self._beater.drop(tasks)
+
+    async def close(self) -> None:
+        self._over.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+
+class Brief(Struct, frozen=True):
+    """The first message to a keeper process."""
+
+    url: str
+    settings: Settings
+    worker_process: int
+
+
+class Notice(Struct, frozen=True):
+    """What changed in the leases to keep."""
+
+    held: dict[TaskId, LeaseToken] = {}
+    dropped: list[TaskId] = []
+
+
+class ProcessKeeper:
+    """Keeps leases from a process of its own; a keeper that dies is replaced."""
+
+    def __init__(self, url: str, settings: Settings) -> None:
+        self._brief = Brief(url, settings, os.getpid())
+        self._held: dict[TaskId, LeaseToken] = {}
+        self._process: asyncio.subprocess.Process | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self, listener: Listener) -> None:
+        await self._spawn()
+        self._running = asyncio.create_task(self._run(listener))
+
+    def hold(self, tasks: list[Task]) -> None:
+        leases = _leases(tasks)
+        self._held.update(leases)
+        self._send(Notice(held=leases))
+
+    def drop(self, tasks: list[TaskId]) -> None:
+        for task_id in tasks:
+            self._held.pop(task_id, None)
+        self._send(Notice(dropped=tasks))
+
+    async def close(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    async def _run(self, listener: Listener) -> None:
+        decode = msgspec.msgpack.Decoder(dict[TaskId, Pulse]).decode
+        while True:
+            assert self._process is not None and self._process.stdout is not None  # noqa: S101 - spawned with a pipe
+            try:
+                size = int.from_bytes(await self._process.stdout.readexactly(HEADER), "big")
+                _spread(decode(await self._process.stdout.readexactly(size)), listener)
+            except asyncio.IncompleteReadError:
+                await self._process.wait()
+                await asyncio.sleep(LOOK_INTERVAL)
+                await self._spawn()
+
+    async def _spawn(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "fairlead.worker.keeping",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        self._send(self._brief)
+        self._send(Notice(held=self._held))
+
+    def _send(self, message: Brief | Notice) -> None:
+        if self._process is not None and self._process.stdin is not None and not self._process.stdin.is_closing():
+            self._process.stdin.write(frame(message))
+
+
+def _leases(tasks: list[Task]) -> dict[TaskId, LeaseToken]:
+    return {task.id: task.status.lease.token for task in tasks if task.status.lease is not None}
+
+
+def _spread(news: dict[TaskId, Pulse], listener: Listener) -> None:
+    for task_id, pulse in news.items():
+        listener(task_id, pulse)
+
+
+def frame(message: object) -> bytes:
+    packed = _encode(message)
+    return len(packed).to_bytes(HEADER, "big") + packed

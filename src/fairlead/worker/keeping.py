@@ -1,0 +1,75 @@
+"""The keeper process: leases to keep come in over stdin, news of them go out over stdout.
+
+Run as `python -m fairlead.worker.keeping` by a worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+
+from fairlead.core.identity import TaskId
+from fairlead.engine.engine import Engine
+from fairlead.engine.inline import run_inline
+from fairlead.storage.opening import open_store
+from fairlead.storage.values import Pulse
+from fairlead.worker.keeper import HEADER, Beater, Brief, Notice, frame, keep
+
+
+def is_stopped(process: int) -> bool:
+    """Whether a process is there but stopped, as by SIGSTOP or a debugger; False where one cannot know."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    # The command's name is in parentheses and may hold anything, parentheses too.
+    return status.rpartition(")")[2].split()[0] in ("T", "t")
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    notices = sys.stdin.buffer
+
+    def read() -> bytes:
+        header = notices.read(HEADER)
+        return notices.read(int.from_bytes(header, "big")) if header else b""
+
+    brief = msgspec.msgpack.decode(read(), type=Brief)
+    engine = Engine(run_inline(open_store(brief.url, blocking=True)), brief.settings, batching=False)
+    beater = Beater(engine)
+    over = threading.Event()
+
+    def listen() -> None:
+        decode = msgspec.msgpack.Decoder(Notice).decode
+        while message := read():
+            notice = decode(message)
+            beater.hold(notice.held)
+            beater.drop(notice.dropped)
+        over.set()
+
+    def wait(seconds: float) -> bool:
+        ended = over.wait(seconds)
+        while not ended and is_stopped(brief.worker_process):
+            ended = over.wait(seconds)
+        return ended
+
+    def tell(news: dict[TaskId, Pulse]) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.buffer.write(frame(news))
+            sys.stdout.buffer.flush()
+
+    threading.Thread(target=listen, daemon=True).start()
+    keep(beater, brief.settings, tell, wait)
+    # The listening thread may hold the lock of stdin, which an orderly exit would wait for.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

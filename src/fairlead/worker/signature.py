@@ -1,0 +1,119 @@
+"""A handler's signature: how a call becomes JSON parameters and parameters become a call again."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from fairlead.core.errors import InvalidTask
+
+_NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Signature:
+    """The parameters and the result of a handler, as its annotations say."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._signature = inspect.signature(function)
+        for parameter in self._signature.parameters.values():
+            if parameter.kind not in (*_NAMED, inspect.Parameter.VAR_KEYWORD):
+                raise TypeError(
+                    f"task {function.__qualname__}: parameter {parameter} has no name to be stored under; "
+                    f"take a named list instead"
+                )
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """A call as a JSON object; raises InvalidTask, with the path, when it does not fit the signature."""
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidTask("parameters", f"{self._name}() cannot be called like this: {error}") from None
+        arguments = dict(bound.arguments)
+        if self._rest is not None:
+            arguments |= arguments.pop(self._rest, {})
+        try:
+            parameters = _encode(arguments)
+            self._decoder.decode(parameters)
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:
+            raise InvalidTask("parameters", f"{self._name}() cannot be called like this: {error}") from None
+        return parameters
+
+    def decode(self, parameters: bytes) -> dict[str, Any]:
+        """The keyword arguments in a JSON object; raises InvalidTask, with the path, when they do not fit."""
+        try:
+            arguments = self._decoder.decode(parameters)
+            values = {name: value for name in self._fields if (value := getattr(arguments, name)) is not UNSET}
+            if self._rest is not None:
+                values |= {name: value for name, value in _decode_any(parameters).items() if name not in self._fields}
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidTask("parameters", f"parameters do not fit {self._name}(): {error}") from None
+        return values
+
+    def encode_result(self, result: Any) -> bytes:
+        """What a handler returned, as JSON; raises TypeError when it has no JSON form."""
+        return _encode(result)
+
+    def decode_result(self, result: bytes | None) -> Any:
+        """What a handler returned, as its annotation says."""
+        return None if result is None else self._result_decoder.decode(result)
+
+    def check(self) -> None:
+        """Resolve the annotations now; raises TypeError when one cannot be used."""
+        _ = self._decoder, self._result_decoder
+
+    @property
+    def _name(self) -> str:
+        return self._function.__qualname__
+
+    @functools.cached_property
+    def _rest(self) -> str | None:
+        """The name of the `**` parameter, if there is one."""
+        parameters = self._signature.parameters.values()
+        return next((each.name for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD), None)
+
+    @functools.cached_property
+    def _fields(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self._signature.parameters.values() if each.kind in _NAMED)
+
+    @functools.cached_property
+    def _hints(self) -> dict[str, Any]:
+        # Resolved at first use: an annotation may name a type that is defined further down its module.
+        try:
+            return typing.get_type_hints(self._function, include_extras=True)
+        except NameError as error:
+            raise TypeError(
+                f"task {self._name}: {error}; annotations must name types that its module defines or imports"
+            ) from None
+
+    @functools.cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        # A parameter that is left out stays unset, so that the function's own default is used, as in any call.
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+            (name, self._hints.get(name, Any))
+            if self._signature.parameters[name].default is inspect.Parameter.empty
+            else (name, self._hints.get(name, Any) | UnsetType, UNSET)
+            for name in self._fields
+        ]
+        arguments = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=self._rest is None)
+        return self._usable(arguments)
+
+    @functools.cached_property
+    def _result_decoder(self) -> msgspec.json.Decoder[Any]:
+        return self._usable(self._hints.get("return", Any))
+
+    def _usable(self, annotation: Any) -> msgspec.json.Decoder[Any]:
+        try:
+            return msgspec.json.Decoder(annotation)
+        except TypeError as error:
+            raise TypeError(f"task {self._name}: an annotation has no JSON form: {error}") from None
+
+
+_decode_any: Final = msgspec.json.Decoder(dict[str, Any]).decode

@@ -1,0 +1,78 @@
+"""Where a worker gets its tasks from and settles them: the engine here, a server elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from fairlead.core.errors import LeaseLost
+from fairlead.core.identity import WorkerId
+from fairlead.core.task import Task
+from fairlead.engine.engine import Engine, Settlement
+from fairlead.engine.sweep import Sweeper
+from fairlead.storage.values import Beat, Pulse
+
+
+class Source(Protocol):
+    """The other side of a worker."""
+
+    async def claim(self, limit: int) -> list[Task]: ...
+
+    async def report(self, beats: Sequence[Beat]) -> list[Pulse]: ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]: ...
+
+    async def wait(self, timeout: float) -> None: ...
+
+    async def unserved(self) -> dict[str, int]:
+        """The ready tasks in the worker's queues of types that it cannot run, counted by type."""
+        ...
+
+    async def upkeep(self) -> None:
+        """The duties that go with working, until cancelled."""
+        ...
+
+
+class EngineSource:
+    """Tasks straight from an engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        worker: WorkerId,
+        queues: Sequence[str],
+        capabilities: Collection[str],
+        types: Collection[str],
+    ) -> None:
+        self._engine = engine
+        self._worker = worker
+        self._queues = queues
+        self._capabilities = frozenset(capabilities)
+        self._types = frozenset(types)
+
+    async def claim(self, limit: int) -> list[Task]:
+        return await self._engine.claim(
+            self._worker, self._queues, limit=limit, capabilities=self._capabilities, types=self._types
+        )
+
+    async def report(self, beats: Sequence[Beat]) -> list[Pulse]:
+        return await self._engine.heartbeat(beats)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
+        return await self._engine.settle(settlements)
+
+    async def wait(self, timeout: float) -> None:
+        await self._engine.store.wait(self._queues, timeout)
+
+    async def unserved(self) -> dict[str, int]:
+        stats = await self._engine.stats()
+        return {
+            task_type: depth
+            for queue in self._queues
+            if queue in stats.queues
+            for task_type, depth in stats.queues[queue].types.items()
+            if task_type not in self._types
+        }
+
+    async def upkeep(self) -> None:
+        await Sweeper(self._engine).run()

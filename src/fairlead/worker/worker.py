@@ -1,0 +1,273 @@
+"""The worker: claims tasks for its free slots, runs them, settles them, and leaves without losing any."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from typing import Final
+
+from msgspec import Struct
+
+from fairlead.core.errors import InvalidSettings, LeaseLost, StoreError
+from fairlead.core.events import HandedBack, Outcome
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import SECOND
+from fairlead.core.task import Progress, Task
+from fairlead.engine.engine import Settlement
+from fairlead.storage.values import Beat, Pulse
+from fairlead.worker.attempt import Attempt, Stop
+from fairlead.worker.handlers import Handlers
+from fairlead.worker.isolation import Cells
+from fairlead.worker.keeper import Keeper
+from fairlead.worker.source import Source
+from fairlead.worker.threads import Threads
+
+log = logging.getLogger("fairlead.worker")
+
+POLL_INTERVAL: Final = 1.0
+"""How long an idle worker sleeps, in seconds, if nothing wakes it: signals are hints, this is the truth."""
+
+_REPORT_INTERVAL: Final = 0.5
+_UNSERVED_INTERVAL: Final = 60.0
+_UNKNOWN_TYPE_DELAY: Final = 10 * SECOND
+_LAST_WORDS: Final = 5.0
+_RETRY_FIRST: Final = 0.1
+_RETRY_MOST: Final = 5.0
+_BATCH: Final = 500
+
+
+class WorkerSettings(Struct, frozen=True, kw_only=True):
+    """How a worker behaves."""
+
+    concurrency: int = 50
+    """How many tasks run at once."""
+    drain_seconds: float = 30.0
+    """How long running tasks may go on once the worker is asked to leave."""
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise InvalidSettings(f"concurrency {self.concurrency} runs nothing; use 1 or more")
+        if self.drain_seconds < 0:
+            raise InvalidSettings(f"drain_seconds {self.drain_seconds} has passed already; use 0 or more")
+
+
+class Worker:
+    """Runs tasks from one source until it is asked to leave."""
+
+    def __init__(
+        self, source: Source, handlers: Handlers, keeper: Keeper, settings: WorkerSettings | None = None
+    ) -> None:
+        handlers.check()
+        self._source = source
+        self._handlers = handlers
+        self._keeper = keeper
+        self._settings = settings or WorkerSettings()
+        self._threads = Threads()
+        self._cells = Cells()
+        self._free = self._settings.concurrency
+        self._freed = asyncio.Event()
+        self._attempts: dict[TaskId, Attempt] = {}
+        self._lives: set[asyncio.Task[None]] = set()
+        self._claiming: asyncio.Task[int] | None = None
+        self._reports: dict[TaskId, Beat] = {}
+        self._dropped: list[TaskId] = []
+        self._leaving = asyncio.Event()
+        self._leaving_now = asyncio.Event()
+
+    def leave(self) -> None:
+        """Claim no more and let running tasks end; asked a second time, hand them back at once."""
+        if self._leaving.is_set():
+            self._leaving_now.set()
+        self._leaving.set()
+
+    async def run(self) -> None:
+        """Work until asked to leave, then drain."""
+        await self._keeper.start(self._heard)
+        duties = [
+            asyncio.create_task(duty)
+            for duty in (
+                self._leaving.wait(),
+                self._keep_claiming(),
+                self._keep_reporting(),
+                self._keep_warning(),
+                self._source.upkeep(),
+            )
+        ]
+        try:
+            done, _ = await asyncio.wait(duties, return_when=asyncio.FIRST_COMPLETED)
+            for duty in done:
+                duty.result()
+        finally:
+            self._leaving.set()
+            for duty in duties:
+                duty.cancel()
+            await asyncio.gather(*duties, return_exceptions=True)
+            await self._drain()
+            await self._keeper.close()
+            await self._cells.close()
+            self._threads.close()
+
+    async def once(self) -> int:
+        """Claim for the free slots and start what was claimed; how many."""
+        tasks = await self._source.claim(min(self._free, _BATCH))
+        if tasks:
+            self._keeper.hold(tasks)
+            for task in tasks:
+                self._start(task)
+        return len(tasks)
+
+    async def idle(self) -> None:
+        """Return when nothing runs and everything is settled."""
+        while self._lives:
+            await asyncio.wait(self._lives)
+
+    async def _keep_claiming(self) -> None:
+        outage = Outage("claim tasks")
+        while True:
+            if self._free == 0:
+                self._freed.clear()
+                await self._freed.wait()
+            try:
+                # A claim under way when the worker leaves may have taken tasks: it is awaited, never cancelled.
+                self._claiming = asyncio.create_task(self.once())
+                if not await asyncio.shield(self._claiming):
+                    await self._source.wait(POLL_INTERVAL)
+            except StoreError as error:
+                await outage.wait(error)
+            else:
+                outage.end()
+
+    def _start(self, task: Task) -> None:
+        handler = self._handlers.get(task.spec.type)
+        if handler is None:
+            # Claims name the types that are known, so this is a source that does not heed them.
+            log.warning("task %s is of the unknown type %r; it is handed back", task.id, task.spec.type)
+            life = asyncio.create_task(self._settle(task, HandedBack(_UNKNOWN_TYPE_DELAY)))
+            life.add_done_callback(lambda _: self._drop_lease(task.id))
+        else:
+            self._free -= 1
+            attempt = Attempt(task, handler, self._threads, self._cells, self._progressed, self._slot_is_free)
+            self._attempts[task.id] = attempt
+            if self._leaving.is_set():
+                attempt.stop(Stop.HAND_BACK)
+            life = asyncio.create_task(self._live(attempt))
+        self._lives.add(life)
+        life.add_done_callback(self._lives.discard)
+
+    async def _live(self, attempt: Attempt) -> None:
+        """One attempt, from its start until it is settled."""
+        outcome = await attempt.run()
+        self._reports.pop(attempt.task.id, None)
+        if outcome is not None:
+            await self._settle(attempt.task, outcome)
+        del self._attempts[attempt.task.id]
+        self._drop_lease(attempt.task.id)
+
+    async def _settle(self, task: Task, outcome: Outcome) -> None:
+        """Say how an attempt ended until it has been heard: an outcome is never dropped for an outage."""
+        outage = Outage(f"settle task {task.id}")
+        while True:
+            try:
+                (answer,) = await self._source.settle([Settlement(task, outcome)])
+            except StoreError as error:
+                await outage.wait(error)
+                continue
+            outage.end()
+            if isinstance(answer, LeaseLost):
+                log.warning("task %s: its lease was lost before it was settled, so its outcome is dropped", task.id)
+            return
+
+    def _slot_is_free(self) -> None:
+        self._free += 1
+        self._freed.set()
+
+    def _drop_lease(self, task_id: TaskId) -> None:
+        """Tell the keeper, once for all that settle in the same turn of the loop."""
+        if not self._dropped:
+            asyncio.get_running_loop().call_soon(self._tell_dropped)
+        self._dropped.append(task_id)
+
+    def _tell_dropped(self) -> None:
+        self._keeper.drop(self._dropped)
+        self._dropped = []
+
+    def _heard(self, task_id: TaskId, pulse: Pulse) -> None:
+        """The keeper has news of a lease."""
+        attempt = self._attempts.get(task_id)
+        if attempt is None or pulse is Pulse.HELD:
+            return
+        if pulse is Pulse.LOST:
+            log.warning("task %s: its lease is lost, so its attempt is stopped", task_id)
+        attempt.stop(Stop.LEASE_LOST if pulse is Pulse.LOST else Stop.CANCEL)
+
+    def _progressed(self, task: Task, progress: Progress) -> None:
+        """A handler reports progress, from whatever thread it runs in."""
+        if task.status.lease is not None:
+            self._reports[task.id] = Beat(task.id, task.status.lease.token, progress)
+
+    async def _keep_reporting(self) -> None:
+        while True:
+            await asyncio.sleep(_REPORT_INTERVAL)
+            beats = list(self._reports.values())
+            if beats:
+                # Progress is a courtesy: the next report says more, and a lost lease is the keeper's to tell.
+                self._reports = {}
+                with contextlib.suppress(StoreError):
+                    await self._source.report(beats)
+
+    async def _keep_warning(self) -> None:
+        """Say, once for each, which types of task wait here in vain."""
+        said: set[str] = set()
+        while True:
+            with contextlib.suppress(StoreError):
+                for task_type, depth in (await self._source.unserved()).items():
+                    if task_type not in said:
+                        said.add(task_type)
+                        log.warning(
+                            "%d tasks of type %r wait in the queues of this worker, which has no handler for them; "
+                            "they wait for a worker that has",
+                            depth,
+                            task_type,
+                        )
+            await asyncio.sleep(_UNSERVED_INTERVAL)
+
+    async def _drain(self) -> None:
+        """Let running tasks end, then hand back those that did not."""
+        if self._claiming is not None:
+            await asyncio.wait([self._claiming], timeout=_LAST_WORDS)
+        if self._lives:
+            log.info("leaving: %d running tasks may take %g s more", len(self._lives), self._settings.drain_seconds)
+            ended, now = asyncio.create_task(self.idle()), asyncio.create_task(self._leaving_now.wait())
+            await asyncio.wait([ended, now], timeout=self._settings.drain_seconds, return_when=asyncio.FIRST_COMPLETED)
+            ended.cancel()
+            now.cancel()
+        for attempt in list(self._attempts.values()):
+            attempt.stop(Stop.HAND_BACK)
+        if self._lives:
+            log.info("leaving: %d tasks are handed back", len(self._lives))
+            await asyncio.wait(self._lives, timeout=_LAST_WORDS)
+
+
+class Outage:
+    """A store that fails: said once, waited out with growing pauses, said when it is over."""
+
+    def __init__(self, intent: str) -> None:
+        self._intent = intent
+        self._pause = _RETRY_FIRST
+        self._began: float | None = None
+
+    async def wait(self, error: StoreError) -> None:
+        if self._began is None:
+            self._began = time.monotonic()
+            log.warning("cannot %s, trying until it works: %s", self._intent, error)
+        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries, guards nothing
+        self._pause = min(self._pause * 2, _RETRY_MOST)
+
+    def end(self) -> None:
+        if self._began is not None:
+            log.warning("can %s again after %.1f s", self._intent, time.monotonic() - self._began)
+            self._began = None
+            self._pause = _RETRY_FIRST
