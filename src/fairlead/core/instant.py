@@ -21,6 +21,10 @@ HOUR: Final[Span] = 60 * MINUTE
 DAY: Final[Span] = 24 * HOUR
 
 LATEST: Final[Instant] = 2**53 - 1
+"""The last instant that is exact everywhere, in the year 2255."""
+
+LONGEST: Final[Span] = 366 * DAY
+"""The longest span that a setting may name."""
 
 
 def span(seconds: float) -> Span:

@@ -27,7 +27,7 @@ from fairlead.core.events import (
     Replayed,
     TimedOut,
 )
-from fairlead.core.instant import Instant, Span
+from fairlead.core.instant import LATEST, Instant, Span
 from fairlead.core.settings import Rules
 from fairlead.core.task import Entry, Failure, Lease, Reason, State, Status, Task
 
@@ -110,9 +110,9 @@ def settlement(lease: Lease, outcome: Outcome) -> str:
         case Completed(result):
             said = result or b""
         case Failed(failure=failure, retriable=retriable, after=after):
-            said = f"{failure.type}:{failure.message}:{retriable}:{after}".encode()
+            said = _bytes(f"{failure.type}:{failure.message}:{retriable}:{after}")
         case Crashed(failure):
-            said = f"{failure.type}:{failure.message}".encode()
+            said = _bytes(f"{failure.type}:{failure.message}")
         case HandedBack(after):
             said = b"%d" % after
         case TimedOut() | CancelConfirmed():
@@ -122,19 +122,23 @@ def settlement(lease: Lease, outcome: Outcome) -> str:
     return f"{lease.token}:{outcome.name}:{zlib.crc32(said):08x}"
 
 
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
+
+
 def _failed(task: Task, event: Failed, now: Instant, rules: Rules, luck: float) -> Status:
     if task.status.cancel_asked:
-        return _cancelled(task, event, now, rules)
+        return _cancelled(task, event, now, rules, event.failure)
     if not event.retriable:
-        return _end(task, event, now, rules, State.FAILED, Reason.REJECTED, failure=event.failure)
+        return _end(task, event, now, rules, State.FAILED, Reason.REJECTED, cause=event.failure)
     return _retry_or_dead_letter(task, event, now, rules, luck, Reason.FAILED, event.failure, event.after)
 
 
 def _timed_out(task: Task, event: TimedOut, now: Instant, rules: Rules, luck: float) -> Status:
-    if task.status.cancel_asked:
-        return _cancelled(task, event, now, rules)
     timeout = task.status.timeout
     failure = Failure(type="Timeout", message=f"the attempt was stopped after its timeout of {timeout / 1e6:g} s")
+    if task.status.cancel_asked:
+        return _cancelled(task, event, now, rules, failure)
     after = _retry_or_dead_letter(task, event, now, rules, luck, Reason.TIMED_OUT, failure)
     if after.state.ended:
         return after
@@ -157,7 +161,7 @@ def _retry_or_dead_letter(
 ) -> Status:
     status = task.status
     if status.retries >= task.spec.max_retries:
-        return _end(task, event, now, rules, State.DEAD_LETTER, Reason.RETRIES_USED_UP, failure=failure)
+        return _end(task, event, now, rules, State.DEAD_LETTER, Reason.RETRIES_USED_UP, cause=failure)
     delay = task.spec.backoff.delay(status.retries, luck) if after is None else after
     again = _wait_again(task, event, now, reason, now, delay, failure)
     return replace(again, retries=status.retries + 1)
@@ -168,7 +172,7 @@ def _handed_back(task: Task, event: HandedBack, now: Instant, rules: Rules, afte
         return _cancelled(task, event, now, rules)
     # A task that is handed back was not served, so it keeps the wait it had: a deploy must not send it to the end.
     ready_at = task.status.ready_at if after == 0 else now
-    return _wait_again(task, event, now, Reason.HANDED_BACK, ready_at, after, task.status.failure)
+    return _wait_again(task, event, now, Reason.HANDED_BACK, ready_at, after)
 
 
 def _cancel_asked(task: Task, event: CancelAsked, now: Instant, rules: Rules) -> Status:
@@ -181,7 +185,7 @@ def _cancel_asked(task: Task, event: CancelAsked, now: Instant, rules: Rules) ->
         status,
         version=status.version + 1,
         cancel_asked=True,
-        history=_history(task, event, now, State.EXECUTING, Reason.CANCEL_ASKED),
+        history=_history(task, now, State.EXECUTING, Reason.CANCEL_ASKED),
     )
 
 
@@ -196,7 +200,7 @@ def _alarm_rang(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: 
                 version=status.version + 1,
                 alarm=None,
                 reason=Reason.DUE,
-                history=_history(task, event, now, State.QUEUED, Reason.DUE),
+                history=_history(task, now, State.QUEUED, Reason.DUE),
             )
         case State.EXECUTING:
             return _worker_lost(task, event, now, rules, luck)
@@ -223,9 +227,9 @@ def _crashed(
     """Crashes have a budget of their own: a deploy or an OOM kill must not spend the task's retries."""
     status = task.status
     if status.cancel_asked:
-        return _cancelled(task, event, now, rules)
+        return _cancelled(task, event, now, rules, failure)
     if status.crashes >= task.spec.max_crashes:
-        crashed = _end(task, event, now, rules, State.DEAD_LETTER, Reason.CRASH_LOOP, failure=failure)
+        crashed = _end(task, event, now, rules, State.DEAD_LETTER, Reason.CRASH_LOOP, cause=failure)
     else:
         delay = task.spec.backoff.delay(status.crashes, luck)
         crashed = _wait_again(task, event, now, reason, now, delay, failure)
@@ -234,7 +238,7 @@ def _crashed(
 
 def _replayed(task: Task, event: Replayed, now: Instant) -> Status:
     status = task.status
-    again = _wait_again(task, event, now, Reason.REPLAYED, now, 0, status.failure)
+    again = _wait_again(task, event, now, Reason.REPLAYED, now, 0)
     return replace(
         again,
         priority=status.priority if event.priority is None else event.priority,
@@ -253,12 +257,12 @@ def _wait_again(
     reason: Reason,
     ready_at: Instant,
     delay: Span,
-    failure: Failure | None,
+    cause: Failure | None = None,
 ) -> Status:
-    """The task waits once more: at once, or after a delay."""
+    """The task waits once more: at once, or after a delay. What it last failed with stays readable."""
     status = task.status
     state = State.SCHEDULED if delay > 0 else State.QUEUED
-    due = ready_at + max(delay, 0)
+    due = min(ready_at + max(delay, 0), LATEST)
     return replace(
         status,
         state=state,
@@ -270,10 +274,10 @@ def _wait_again(
         ended_at=None,
         cancel_asked=False,
         reason=reason,
-        failure=failure,
+        failure=cause or status.failure,
         progress=None,
         settled=_settled(status, event),
-        history=_history(task, event, now, state, reason, failure),
+        history=_history(task, now, state, reason, cause),
     )
 
 
@@ -286,7 +290,7 @@ def _end(
     reason: Reason,
     *,
     result: bytes | None = None,
-    failure: Failure | None = None,
+    cause: Failure | None = None,
 ) -> Status:
     """Nothing more happens to the task by itself, but for being forgotten when its retention ends."""
     status = task.status
@@ -295,20 +299,19 @@ def _end(
         status,
         state=state,
         version=status.version + 1,
-        alarm=forgotten,
+        alarm=min(forgotten, LATEST),
         lease=None,
         ended_at=now,
         reason=reason,
-        failure=failure,
+        failure=None if state is State.COMPLETED else cause or status.failure,
         result=result,
         settled=_settled(status, event),
-        history=_history(task, event, now, state, reason, failure),
+        history=_history(task, now, state, reason, cause),
     )
 
 
-def _cancelled(task: Task, event: Event, now: Instant, rules: Rules) -> Status:
-    """The task ends as cancelled; what an earlier attempt failed with stays readable."""
-    return _end(task, event, now, rules, State.CANCELLED, Reason.CANCELLED, failure=task.status.failure)
+def _cancelled(task: Task, event: Event, now: Instant, rules: Rules, cause: Failure | None = None) -> Status:
+    return _end(task, event, now, rules, State.CANCELLED, Reason.CANCELLED, cause=cause)
 
 
 def _settled(status: Status, event: Event) -> str | None:
@@ -319,9 +322,7 @@ def _settled(status: Status, event: Event) -> str | None:
             return status.settled
 
 
-def _history(
-    task: Task, event: Event, now: Instant, state: State, reason: Reason, failure: Failure | None = None
-) -> tuple[Entry, ...]:
+def _history(task: Task, now: Instant, state: State, reason: Reason, cause: Failure | None = None) -> tuple[Entry, ...]:
     status = task.status
     executing = status.state is State.EXECUTING
     entry = Entry(
@@ -332,6 +333,6 @@ def _history(
         worker=status.lease.worker if status.lease else None,
         started_at=status.started_at if executing else None,
         # The traceback is kept once, in the status: a history of them would dwarf the task.
-        failure=replace(failure, traceback=None) if failure and executing else None,
+        failure=replace(cause, traceback=None) if cause else None,
     )
     return (*status.history, entry)[-HISTORY_LIMIT:]

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import MINUTE, SECOND, Instant, Span
+from fairlead.core.instant import LONGEST, MINUTE, SECOND, Instant, Span
 from fairlead.core.task import Priority, Task
 
 
@@ -70,8 +70,12 @@ def service_key(table: Table, priority: Priority, ready_at: Instant, task: TaskI
 
 
 def effective_priority(table: Table, priority: Priority, waited: Span) -> Priority:
-    """The priority that a task is treated as after this wait."""
-    return Priority(min(rank_after(table[priority], waited), Priority.LOW))
+    """The priority that a task is treated as after this wait: its own, unless a step has changed its rank."""
+    line = table[priority]
+    rank = rank_after(line, waited)
+    if rank == line.rank:
+        return priority
+    return next((other for other in Priority if table[other].rank == rank), priority)
 
 
 def serve(tasks: Iterable[Task], tables: dict[str, Sequence[Table]], now: Instant, limit: int) -> list[Task]:
@@ -110,6 +114,9 @@ class Promote(Struct, frozen=True, kw_only=True, tag_field="policy", tag="promot
     """How long a task treated as medium waits before it is treated as high."""
     high: Span = 30 * MINUTE
     """How long a task treated as high waits before it is treated as critical."""
+
+    def __post_init__(self) -> None:
+        _check_spans(self, self.low, self.medium, self.high)
 
     def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
         del limit, draw
@@ -152,6 +159,9 @@ class HeadStart(Struct, frozen=True, kw_only=True, tag_field="policy", tag="head
     medium: Span = 10 * MINUTE
     low: Span = 0 * SECOND
 
+    def __post_init__(self) -> None:
+        _check_spans(self, self.critical, self.high, self.medium, self.low)
+
     def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
         del limit, draw
         return ((Line(0, self.critical), Line(0, self.high), Line(0, self.medium), Line(0, self.low)),)
@@ -190,6 +200,11 @@ class Weighted(Struct, frozen=True, kw_only=True, tag_field="policy", tag="weigh
             Line(ranks[Priority.MEDIUM]),
             Line(ranks[Priority.LOW]),
         )
+
+
+def _check_spans(policy: object, *spans: Span) -> None:
+    if min(spans) < 0 or max(spans) > LONGEST:
+        raise InvalidSettings(f"{policy} has a span out of range; use 0 seconds to a year")
 
 
 def _draw_by_weight(weights: dict[Priority, int], luck: float) -> Priority:

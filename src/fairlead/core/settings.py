@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.instant import DAY, HOUR, SECOND, Span
+from fairlead.core.instant import DAY, HOUR, LONGEST, MILLISECOND, SECOND, Span
 from fairlead.core.order import Policy, Promote
 from fairlead.core.retry import Backoff
 from fairlead.core.task import Priority, State
@@ -85,6 +85,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     sweep_interval: Span = SECOND
 
     def __post_init__(self) -> None:
+        for name, least in (
+            ("lease", MILLISECOND),
+            ("heartbeat", MILLISECOND),
+            ("grace", 0),
+            ("key_retention", 0),
+            ("sweep_interval", MILLISECOND),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= LONGEST:
+                raise InvalidSettings(f"{name} of {value / SECOND} s is out of range; use {least / SECOND} s to a year")
         if self.lease < 2 * self.heartbeat:
             raise InvalidSettings(
                 f"lease of {self.lease / SECOND} s with a heartbeat every {self.heartbeat / SECOND} s: one late "

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from fairlead.core.errors import InvalidTask, PayloadTooLarge
 from fairlead.core.identity import TaskId, check_name
-from fairlead.core.instant import LATEST, Instant, Span
+from fairlead.core.instant import LATEST, LONGEST, SECOND, Instant, Span
 from fairlead.core.retry import Backoff
 from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, Spec, State, Status, Task
@@ -80,14 +80,12 @@ def _due(submission: Submission, now: Instant) -> Instant:
     if submission.run_at is not None and submission.delay is not None:
         raise InvalidTask("delay", "run_at and delay are both given; a task is due at one moment, so give only one")
     if submission.delay is not None:
-        if submission.delay < 0:
-            raise InvalidTask("delay", f"delay {submission.delay / 1e6:g} s is negative; use 0 or more")
-        due = now + submission.delay
-    else:
-        due = now if submission.run_at is None else submission.run_at
-    if not 0 <= due <= LATEST:
-        raise InvalidTask("run_at", "run_at is outside the years 1970 to 2255; give a moment within them")
-    return due
+        if not 0 <= submission.delay <= LATEST - now:
+            raise InvalidTask("delay", f"delay {submission.delay / SECOND:g} s is out of range; use 0 or more, to 2255")
+        return now + submission.delay
+    if submission.run_at is not None and not 0 <= submission.run_at <= LATEST:
+        raise InvalidTask("run_at", f"run_at {submission.run_at} µs is outside the years 1970 to 2255")
+    return now if submission.run_at is None else submission.run_at
 
 
 def _check(submission: Submission, settings: Settings) -> None:
@@ -95,10 +93,8 @@ def _check(submission: Submission, settings: Settings) -> None:
     check_name("queue", submission.queue)
     _check_names("requires", submission.requires)
     _check_names("tags", submission.tags)
-    if submission.timeout is not None and submission.timeout <= 0:
-        raise InvalidTask(
-            "timeout", f"timeout {submission.timeout / 1e6:g} s would stop every attempt; use more than 0"
-        )
+    if submission.timeout is not None and not 0 < submission.timeout <= LONGEST:
+        raise InvalidTask("timeout", f"timeout {submission.timeout / SECOND:g} s: use more than 0 and at most a year")
     _check_count("max_retries", submission.max_retries)
     _check_count("max_crashes", submission.max_crashes)
     _check_text("idempotency_key", submission.idempotency_key)
@@ -120,8 +116,14 @@ def _check_count(field: str, count: int | None) -> None:
 
 
 def _check_text(field: str, text: str | None) -> None:
-    if text is not None and not 1 <= len(text) <= _TEXT_LIMIT:
+    if text is None:
+        return
+    if not 1 <= len(text) <= _TEXT_LIMIT:
         raise InvalidTask(field, f"{field} has {len(text)} characters; use 1 to {_TEXT_LIMIT}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidTask(field, f"{field} {text!r} is not valid Unicode; remove its lone surrogates") from None
 
 
 def _check_parameters(parameters: bytes, limit: int) -> None:

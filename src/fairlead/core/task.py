@@ -88,12 +88,32 @@ class Reason(enum.StrEnum):
     CRASH_LOOP = "crash_loop"
 
 
+_TYPE_LIMIT: Final = 200
+_MESSAGE_LIMIT: Final = 2_000
+_TRACEBACK_LIMIT: Final = 16_000
+
+
+def _storable(text: str, limit: int, *, end: bool = False) -> str:
+    """Valid Unicode, cut to the limit; a traceback is worth most at its end."""
+    if len(text) > limit:
+        text = f"…{text[-limit:]}" if end else f"{text[:limit]}…"
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 class Failure(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What went wrong in an attempt."""
 
     type: str
     message: str = ""
     traceback: str | None = None
+
+    def storable(self) -> Failure:
+        """The same in valid Unicode and of bounded size: an error's words come from anywhere."""
+        return Failure(
+            type=_storable(self.type, _TYPE_LIMIT),
+            message=_storable(self.message, _MESSAGE_LIMIT),
+            traceback=None if self.traceback is None else _storable(self.traceback, _TRACEBACK_LIMIT, end=True),
+        )
 
 
 class Lease(Struct, frozen=True, kw_only=True, array_like=True, gc=False):

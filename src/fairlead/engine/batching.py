@@ -43,6 +43,10 @@ class Batcher(Generic[Item, Answer]):
                 await self._send_batch(self._next_batch())
         finally:
             self._sending = None
+            # Only when this task was cancelled, with its loop: nobody will send these.
+            for _, answers in self._waiting:
+                answers.cancel()
+            self._waiting.clear()
 
     def _next_batch(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]]:
         """Whole calls, up to the limit; a call larger than that goes alone."""
@@ -57,12 +61,16 @@ class Batcher(Generic[Item, Answer]):
         items = batch[0][0] if len(batch) == 1 else [item for call, _ in batch for item in call]
         try:
             answers = await self._send(items)
-        except BaseException as error:
+        except asyncio.CancelledError:
+            for _, future in batch:
+                future.cancel()
+            if self._sending is not None and self._sending.cancelling():
+                raise
+            return
+        except Exception as error:
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
             return
         start = 0
         for call, future in batch:

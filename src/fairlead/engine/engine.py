@@ -20,6 +20,7 @@ from fairlead.core.events import (
     AlarmRang,
     CancelAsked,
     Completed,
+    Crashed,
     Discarded,
     Event,
     Failed,
@@ -29,7 +30,7 @@ from fairlead.core.events import (
 )
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant
-from fairlead.core.lifecycle import decide
+from fairlead.core.lifecycle import decide, settlement
 from fairlead.core.order import Table, effective_priority
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
@@ -225,27 +226,26 @@ class Engine:
         Repeating a settle is safe. A lost lease changes nothing: someone else holds the task or decided about it.
         """
         now = self.clock.now()
-        answers: list[Task | LeaseLost] = [LeaseLost(settlement.task.id) for settlement in settlements]
-        unsettled = {position: settlement.task for position, settlement in enumerate(settlements)}
+        answers: list[Task | LeaseLost] = [LeaseLost(said.task.id) for said in settlements]
+        outcomes = [self._storable(said.outcome) for said in settlements]
+        unsettled = {position: said.task for position, said in enumerate(settlements)}
         while unsettled:
-            changes = [
-                self._decide(task, self._within_limits(settlements[position].outcome), now, _held(task))
-                for position, task in unsettled.items()
-            ]
+            changes = [self._decide(task, outcomes[position], now, _held(task)) for position, task in unsettled.items()]
             verdicts = await self._apply(changes)
-            stale: dict[int, Task] = {}
+            unclear: dict[int, Task] = {}
             for (position, task), change, verdict in zip(unsettled.items(), changes, verdicts, strict=True):
                 match verdict:
-                    case Verdict.APPLIED | Verdict.REPEATED:
-                        settled = _after(task, change)
-                        answers[position] = settled
-                        if verdict is Verdict.APPLIED:
-                            self._tell(settled, now)
-                    case Verdict.STALE:
-                        stale[position] = task
+                    case Verdict.APPLIED:
+                        answers[position] = settled = _after(task, change)
+                        self._tell(settled, now)
+                    case Verdict.REPEATED | Verdict.STALE:
+                        unclear[position] = task
                     case Verdict.MISSING:
                         pass
-            unsettled = await self._still_held(stale)
+            unsettled = await self._look_again(unclear, outcomes, answers)
+        for said, answer in zip(settlements, answers, strict=True):
+            if isinstance(answer, LeaseLost):
+                self._announce(Occurrence(Happening.REFUSED, now, said.task))
         return answers
 
     # Upkeep
@@ -303,27 +303,38 @@ class Engine:
             f"task {task_id} changed {_TRIES} times while {request.name} was tried; try again when it is calmer"
         )
 
-    async def _still_held(self, stale: dict[int, Task]) -> dict[int, Task]:
-        """Of these tasks the ones whose lease still stands, read anew.
+    async def _look_again(
+        self, unclear: dict[int, Task], outcomes: list[Outcome], answers: list[Task | LeaseLost]
+    ) -> dict[int, Task]:
+        """Answer those settles that were made before; the others whose lease still stands, as they stand now.
 
         Asking to cancel an executing task is a decision made while its lease goes on: the holder's word still counts,
         but must be judged in that light.
         """
-        if not stale:
+        if not unclear:
             return {}
-        fresh = await self.store.get([task.id for task in stale.values()])
-        return {
-            position: now
-            for (position, task), now in zip(stale.items(), fresh, strict=True)
-            if now is not None and now.status.lease is not None and _held(now).token == _held(task).token
-        }
+        held: dict[int, Task] = {}
+        fresh = await self.store.get([task.id for task in unclear.values()])
+        for (position, task), stored in zip(unclear.items(), fresh, strict=True):
+            if stored is None or task.status.lease is None:
+                continue
+            if stored.status.lease is not None and stored.status.lease.token == task.status.lease.token:
+                held[position] = stored
+            elif stored.status.settled == settlement(task.status.lease, outcomes[position]):
+                answers[position] = stored
+        return held
 
-    def _within_limits(self, outcome: Outcome) -> Outcome:
+    def _storable(self, outcome: Outcome) -> Outcome:
+        """An outcome that fits into the store: of bounded size, and in valid Unicode."""
         limit = self.settings.payload_limit
-        if isinstance(outcome, Completed) and outcome.result is not None and len(outcome.result) > limit:
-            error = PayloadTooLarge("result", len(outcome.result), limit)
-            return Failed(failure=Failure(type="PayloadTooLarge", message=str(error)), retriable=False)
-        return outcome
+        match outcome:
+            case Completed(result) if result is not None and len(result) > limit:
+                error = PayloadTooLarge("result", len(result), limit)
+                return Failed(failure=Failure(type="PayloadTooLarge", message=str(error)), retriable=False)
+            case Failed(failure=failure) | Crashed(failure):
+                return replace(outcome, failure=failure.storable())
+            case _:
+                return outcome
 
     def _decide(self, task: Task, event: Event, now: Instant, guard: Held | Seen) -> Change:
         luck = self._luck.uniform(-1.0, 1.0)

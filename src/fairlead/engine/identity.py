@@ -35,15 +35,11 @@ class IdMaker:
         self._chance = chance
         self._lock = threading.Lock()
         self._last = 0
-        self._slots: dict[str, int] = {}
 
     def task_id(self, queue: str, at: Instant) -> TaskId:
-        slot = self._slots.get(queue)
-        if slot is None:
-            slot = self._slots[queue] = slot_of(queue)
         with self._lock:
             self._last = tick = max(tick_of(at), self._last + 1)
-        return task_id(tick, slot, self._chance.getrandbits(NOISE_BITS))
+        return task_id(tick, slot_of(queue), self._chance.getrandbits(NOISE_BITS))
 
     def token(self) -> LeaseToken:
         """A lease token: 120 bits that were never used and never will be."""

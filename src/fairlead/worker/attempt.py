@@ -7,7 +7,7 @@ import contextvars
 import enum
 import traceback
 from collections.abc import Callable
-from typing import Final, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -19,9 +19,6 @@ from fairlead.worker.context import TaskContext, enter
 from fairlead.worker.handlers import Handler, Place
 from fairlead.worker.isolation import Cells, HandlerRaised, ProcessDied
 from fairlead.worker.threads import Threads
-
-_MESSAGE_LIMIT: Final = 2_000
-_TRACEBACK_LIMIT: Final = 16_000
 
 
 class Stop(enum.Enum):
@@ -164,12 +161,9 @@ def invalid_arguments(error: InvalidTask) -> Failed:
 
 def failed(handler: Handler, error: BaseException) -> Failed:
     """The outcome of an attempt that raised this error."""
-    shown = "".join(traceback.format_exception(error))
     failure = Failure(
-        type=type(error).__name__,
-        message=str(error)[:_MESSAGE_LIMIT],
-        traceback=shown if len(shown) <= _TRACEBACK_LIMIT else f"…{shown[-_TRACEBACK_LIMIT:]}",
-    )
+        type=type(error).__name__, message=str(error), traceback="".join(traceback.format_exception(error))
+    ).storable()
     if isinstance(error, ResultNotEncodable):
         return Failed(failure=failure, retriable=False)
     if isinstance(error, Retry):

@@ -1,0 +1,40 @@
+"""Handlers that need no code of yours: echo, sleep and fail for trying things, webhook and email for real work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from fairlead.worker.builtin.email import Mailer
+from fairlead.worker.builtin.trying import echo, fail, sleep
+from fairlead.worker.builtin.webhook import Sender
+
+__all__ = ["BuiltinSettings", "builtin_handlers"]
+
+
+class BuiltinSettings(Struct, frozen=True, kw_only=True):
+    """What the built-in handlers need to know."""
+
+    webhook_allow_private: bool = False
+    webhook_allow_http: bool = False
+    webhook_timeout: float = 30.0
+    """Seconds, redirects included."""
+    smtp_url: str | None = None
+    email_from: str | None = None
+
+
+def builtin_handlers(settings: BuiltinSettings) -> dict[str, Callable[..., Any]]:
+    """The handlers by task type; raises InvalidSettings when a setting makes no sense.
+
+    `webhook` and `email` are `def` and block their thread, no longer than their timeouts and the name lookup allow; the
+    others are `async def`.
+    """
+    sender = Sender(
+        allow_private=settings.webhook_allow_private,
+        allow_http=settings.webhook_allow_http,
+        timeout=settings.webhook_timeout,
+    )
+    mailer = Mailer(settings.smtp_url, settings.email_from)
+    return {"echo": echo, "sleep": sleep, "fail": fail, "webhook": sender.webhook, "email": mailer.email}

@@ -1,0 +1,169 @@
+"""Claiming tasks and keeping them by heartbeats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairlead.core.identity import LeaseToken, WorkerId
+from fairlead.core.instant import HOUR, MINUTE, SECOND
+from fairlead.core.order import HeadStart, Strict, Weighted
+from fairlead.core.settings import Settings
+from fairlead.core.task import Priority, Progress, State, Task
+from fairlead.engine.observe import Happening
+from fairlead.storage.values import Beat, Pulse
+from tests.engine.building import Bench
+
+
+def beat(task: Task, progress: Progress | None = None) -> Beat:
+    assert task.status.lease is not None
+    return Beat(task.id, task.status.lease.token, progress)
+
+
+async def test_a_claimed_task_executes_under_a_lease_of_its_worker(bench: Bench) -> None:
+    submitted = await bench.submit()
+    (task,) = await bench.claim(worker="worker-7")
+
+    assert task.id == submitted.id
+    assert task.state is State.EXECUTING
+    assert task.status.attempts == 1
+    assert task.status.lease is not None
+    assert task.status.lease.worker == "worker-7"
+    assert task.status.lease.until == task.status.alarm == bench.clock.now() + 30 * SECOND
+
+
+async def test_the_best_come_first_and_no_more_than_asked_for(bench: Bench) -> None:
+    for priority in (Priority.LOW, Priority.CRITICAL, Priority.MEDIUM, Priority.HIGH):
+        await bench.submit(priority=priority)
+
+    claimed = await bench.claim(limit=3)
+
+    assert [task.status.priority for task in claimed] == [Priority.CRITICAL, Priority.HIGH, Priority.MEDIUM]
+
+
+async def test_no_task_is_claimed_twice(bench: Bench) -> None:
+    for _ in range(5):
+        await bench.submit()
+    claimed = [task.id for _ in range(4) for task in await bench.claim(limit=2)]
+
+    assert len(claimed) == len(set(claimed)) == 5
+
+
+async def test_a_task_from_the_future_is_not_ready(bench: Bench) -> None:
+    await bench.submit(delay=MINUTE)
+
+    assert await bench.claim() == []
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"capabilities": {"eu"}}, {"types": {"other"}}, {"types": set()}, {"limit": 0}],
+    ids=["lacks a capability", "other types", "no types", "none asked for"],
+)
+async def test_a_worker_that_may_not_take_a_task_does_not(bench: Bench, how: dict[str, Any]) -> None:
+    await bench.submit(requires=frozenset({"gpu", "eu"}))
+
+    assert await bench.claim(**how) == []
+
+
+async def test_a_task_one_may_not_take_does_not_block_those_behind_it(bench: Bench) -> None:
+    await bench.submit(requires=frozenset({"gpu"}), priority=Priority.CRITICAL)
+    behind = await bench.submit(priority=Priority.LOW)
+
+    assert [task.id for task in await bench.claim()] == [behind.id]
+
+
+async def test_queues_are_served_together_in_one_order(bench: Bench) -> None:
+    low = await bench.submit(queue="a", priority=Priority.LOW)
+    high = await bench.submit(queue="b", priority=Priority.HIGH)
+    await bench.submit(queue="c", priority=Priority.CRITICAL)
+
+    claimed = await bench.engine.claim(WorkerId("w"), ["a", "b"], limit=5)
+
+    assert [task.id for task in claimed] == [high.id, low.id]
+
+
+async def test_a_queue_named_twice_is_served_once(bench: Bench) -> None:
+    submitted = [await bench.submit() for _ in range(2)]
+
+    claimed = await bench.engine.claim(WorkerId("w"), ["default", "default"], limit=5)
+
+    assert [task.id for task in claimed] == [task.id for task in submitted]
+
+
+async def test_the_order_is_that_of_the_settings() -> None:
+    bench = Bench(Settings(order=Strict()))
+    await bench.submit(priority=Priority.LOW)
+    bench.clock.advance(10 * HOUR)
+    fresh = await bench.submit(priority=Priority.CRITICAL)
+
+    assert [task.id for task in await bench.claim()] == [fresh.id]
+
+
+class TestPromotion:
+    async def test_a_task_claimed_for_its_age_is_told_as_promoted(self, bench: Bench) -> None:
+        await bench.submit(priority=Priority.LOW)
+        bench.clock.advance(10 * MINUTE)
+        await bench.claim()
+
+        assert bench.told() == [Happening.SUBMITTED, Happening.STARTED, Happening.PROMOTED]
+
+    async def test_a_fresh_one_is_not(self, bench: Bench) -> None:
+        await bench.submit(priority=Priority.LOW)
+        await bench.claim()
+
+        assert bench.told() == [Happening.SUBMITTED, Happening.STARTED]
+
+    @pytest.mark.parametrize("order", [HeadStart(), Weighted(low=1_000_000)], ids=["head_start", "weighted"])
+    async def test_nor_is_any_task_under_an_order_that_does_not_promote(self, order: HeadStart | Weighted) -> None:
+        bench = Bench(Settings(order=order))
+        await bench.submit(priority=Priority.LOW)
+        await bench.claim()
+
+        assert Happening.PROMOTED not in bench.told()
+
+
+class TestHeartbeats:
+    async def test_a_heartbeat_renews_the_lease(self, bench: Bench) -> None:
+        task = await bench.executing()
+        bench.clock.advance(10 * SECOND)
+
+        assert await bench.engine.heartbeat([beat(task)]) == [Pulse.HELD]
+        lease = (await bench.engine.get(task.id)).status.lease
+        assert lease is not None
+        assert lease.until == bench.clock.now() + 30 * SECOND
+
+    async def test_it_does_not_reach_past_the_timeout_and_its_grace(self, bench: Bench) -> None:
+        task = await bench.executing(timeout=15 * SECOND)
+        end = bench.clock.now() + 15 * SECOND + bench.engine.settings.grace
+        bench.clock.advance(10 * SECOND)
+        await bench.engine.heartbeat([beat(task)])
+
+        assert (await bench.engine.get(task.id)).status.alarm == end
+
+    async def test_it_carries_progress_dated_by_the_engine(self, bench: Bench) -> None:
+        task = await bench.executing()
+        told = bench.clock.now()
+        await bench.engine.heartbeat([beat(task, Progress(percent=40.0, message="half way"))])
+        bench.clock.advance(SECOND)
+        await bench.engine.heartbeat([beat(task)])
+
+        progress = (await bench.engine.get(task.id)).status.progress
+        assert progress == Progress(percent=40.0, message="half way", at=told)
+
+    async def test_it_learns_of_a_cancel_and_of_a_lost_lease(self, bench: Bench) -> None:
+        task = await bench.executing()
+        await bench.engine.cancel(task.id)
+        stranger = Beat(task.id, LeaseToken("another"))
+
+        assert await bench.engine.heartbeat([beat(task), stranger]) == [Pulse.CANCEL, Pulse.LOST]
+
+    async def test_a_task_kept_by_heartbeats_is_never_swept(self, bench: Bench) -> None:
+        task = await bench.executing()
+        for _ in range(20):
+            bench.clock.advance(10 * SECOND)
+            await bench.engine.heartbeat([beat(task)])
+            assert await bench.engine.sweep() == []
+
+        assert (await bench.engine.get(task.id)).state is State.EXECUTING

@@ -1,0 +1,548 @@
+"""What becomes of a task: the table of transitions, and the one function that decides."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from fairlead.core.errors import WrongState
+from fairlead.core.events import (
+    AlarmRang,
+    CancelAsked,
+    CancelConfirmed,
+    Completed,
+    Crashed,
+    Discarded,
+    Event,
+    Failed,
+    HandedBack,
+    Outcome,
+    Replayed,
+    TimedOut,
+)
+from fairlead.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND
+from fairlead.core.lifecycle import HISTORY_LIMIT, REMOVED, TRANSITIONS, decide, settlement
+from fairlead.core.retry import Backoff
+from fairlead.core.settings import Retention, Rules
+from fairlead.core.task import Entry, Failure, Priority, Progress, Reason, State, Status, Task
+from tests.unit.building import (
+    BOOM,
+    NOW,
+    RULES,
+    a_lease,
+    a_spec,
+    a_task,
+    claimed,
+    events,
+    executing,
+    rules,
+    tasks,
+)
+
+LATER = NOW + 7 * SECOND
+ONE_OF_EACH: list[Event] = [
+    Completed(b"1"),
+    Failed(failure=BOOM),
+    TimedOut(),
+    Crashed(BOOM),
+    HandedBack(),
+    CancelConfirmed(),
+    AlarmRang(),
+    CancelAsked(),
+    Replayed(),
+    Discarded(),
+]
+ENDINGS_THAT_ARE_NOT_SUCCESS: list[Event] = [
+    Failed(failure=BOOM),
+    Failed(failure=BOOM, retriable=False),
+    Failed(failure=BOOM, after=SECOND),
+    TimedOut(),
+    Crashed(BOOM),
+    HandedBack(),
+    HandedBack(SECOND),
+    CancelConfirmed(),
+    AlarmRang(),
+]
+
+
+def after(task: Task, event: Event, *, rules: Rules = RULES, luck: float = 0.0) -> Status:
+    status = decide(task, event, LATER, rules=rules, luck=luck)
+    assert status is not None
+    return status
+
+
+class TestTheTable:
+    @given(tasks(), events, rules, st.floats(-1.0, 1.0))
+    def test_an_event_leads_only_where_the_table_says(
+        self, task: Task, event: Event, rules: Rules, luck: float
+    ) -> None:
+        targets = TRANSITIONS.get((task.state, event.name))
+        if targets is None:
+            with pytest.raises(WrongState):
+                decide(task, event, LATER, rules=rules, luck=luck)
+        else:
+            status = decide(task, event, LATER, rules=rules, luck=luck)
+            assert (REMOVED if status is None else status.state) in targets
+
+    @pytest.mark.parametrize("state", State)
+    @pytest.mark.parametrize("event", ONE_OF_EACH, ids=lambda event: event.name)
+    def test_what_the_table_does_not_list_is_refused_and_the_refusal_says_what_is(
+        self, state: State, event: Event
+    ) -> None:
+        if (state, event.name) in TRANSITIONS:
+            decide(a_task(state), event, LATER, rules=RULES)
+            return
+        with pytest.raises(WrongState) as refusal:
+            decide(a_task(state), event, LATER, rules=RULES)
+        message = str(refusal.value)
+        assert f"is {state}" in message
+        assert event.name in message
+        assert all(allowed in message for allowed, name in TRANSITIONS if name == event.name)
+
+    def test_every_event_is_in_the_table_and_nothing_else_but_the_claim(self) -> None:
+        assert {name for _, name in TRANSITIONS} == {event.name for event in ONE_OF_EACH} | {"claim"}
+
+    def test_every_state_can_be_left(self) -> None:
+        assert {state for state, _ in TRANSITIONS} == set(State)
+
+    def test_every_listed_target_can_be_reached(self) -> None:
+        reached: set[tuple[State, str, State | None]] = set()
+        variants = [*ONE_OF_EACH, *ENDINGS_THAT_ARE_NOT_SUCCESS, Failed(failure=BOOM, after=0)]
+        for state in State:
+            for event in variants:
+                for spec in (a_spec(), a_spec(backoff=Backoff(initial=0)), a_spec(max_retries=0, max_crashes=0)):
+                    for asked in (False, True):
+                        task = a_task(state, spec=spec, cancel_asked=asked)
+                        if (state, event.name) in TRANSITIONS:
+                            status = decide(task, event, LATER, rules=RULES)
+                            reached.add((state, event.name, REMOVED if status is None else status.state))
+        listed = {
+            (state, name, target)
+            for (state, name), targets in TRANSITIONS.items()
+            for target in targets
+            if name != "claim"
+        }
+        assert listed == reached
+
+
+class TestEveryDecision:
+    @given(tasks(), events, rules, st.floats(-1.0, 1.0))
+    def test_adds_one_to_the_version_and_leaves_attempts_alone(
+        self, task: Task, event: Event, rules: Rules, luck: float
+    ) -> None:
+        if (task.state, event.name) not in TRANSITIONS:
+            return
+        status = decide(task, event, LATER, rules=rules, luck=luck)
+        if status is not None:
+            assert status.version == task.status.version + 1
+            assert status.attempts == task.status.attempts
+
+    @given(tasks(), events, rules, st.floats(-1.0, 1.0))
+    def test_leaves_a_task_that_makes_sense(self, task: Task, event: Event, rules: Rules, luck: float) -> None:
+        if (task.state, event.name) not in TRANSITIONS:
+            return
+        status = decide(task, event, LATER, rules=rules, luck=luck)
+        if status is None:
+            return
+        assert (status.lease is not None) == (status.state is State.EXECUTING)
+        assert (status.ended_at is not None) == status.state.ended
+        assert (status.alarm is None) == (status.state is State.QUEUED)
+        if status.state is State.SCHEDULED:
+            assert status.alarm == status.ready_at
+        if status.state.waiting:
+            assert not status.cancel_asked
+        assert len(status.history) <= HISTORY_LIMIT
+
+    @given(tasks(), events, st.floats(-1.0, 1.0))
+    def test_never_spends_more_than_one_retry_or_one_crash(self, task: Task, event: Event, luck: float) -> None:
+        if (task.state, event.name) not in TRANSITIONS or isinstance(event, Replayed):
+            return
+        status = decide(task, event, LATER, rules=RULES, luck=luck)
+        if status is not None:
+            spent = (status.retries - task.status.retries, status.crashes - task.status.crashes)
+            assert spent in {(0, 0), (1, 0), (0, 1)}
+
+
+class TestSuccess:
+    def test_a_completed_attempt_ends_the_task_with_its_result(self) -> None:
+        status = after(executing(failure=BOOM), Completed(b'{"sent":1}'))
+
+        assert status.state is State.COMPLETED
+        assert status.result == b'{"sent":1}'
+        assert status.failure is None
+        assert status.ended_at == LATER
+        assert status.reason is Reason.COMPLETED
+
+    def test_completed_wins_over_a_cancel_that_was_asked(self) -> None:
+        assert after(executing(cancel_asked=True), Completed()).state is State.COMPLETED
+
+
+class TestRetries:
+    def test_a_failure_waits_for_its_backoff_and_spends_a_retry(self) -> None:
+        status = after(executing(), Failed(failure=BOOM))
+
+        assert status.state is State.SCHEDULED
+        assert status.ready_at == status.alarm == LATER + SECOND
+        assert status.retries == 1
+        assert status.failure == BOOM
+        assert status.reason is Reason.FAILED
+
+    def test_the_backoff_grows_with_each_retry(self) -> None:
+        delays = [after(executing(retries=spent), Failed(failure=BOOM)).ready_at - LATER for spent in range(3)]
+
+        assert delays == [1 * SECOND, 2 * SECOND, 4 * SECOND]
+
+    def test_luck_moves_the_backoff(self) -> None:
+        task = executing(spec=a_spec(backoff=Backoff(initial=10 * SECOND, jitter=0.1)))
+
+        assert after(task, Failed(failure=BOOM), luck=-1.0).ready_at == LATER + 9 * SECOND
+        assert after(task, Failed(failure=BOOM), luck=1.0).ready_at == LATER + 11 * SECOND
+
+    def test_a_failure_that_says_when_is_retried_then(self) -> None:
+        status = after(executing(), Failed(failure=BOOM, after=MINUTE), luck=1.0)
+
+        assert status.state is State.SCHEDULED
+        assert status.ready_at == LATER + MINUTE
+        assert status.retries == 1
+
+    def test_a_retry_after_no_time_is_queued_at_once_and_its_wait_restarts(self) -> None:
+        status = after(executing(ready_at=NOW - HOUR), Failed(failure=BOOM, after=0))
+
+        assert status.state is State.QUEUED
+        assert status.ready_at == LATER
+        assert status.alarm is None
+
+    @given(st.integers(0, 6))
+    def test_a_task_that_always_fails_is_tried_once_and_then_once_per_retry(self, max_retries: int) -> None:
+        task, now, attempts = a_task(spec=a_spec(max_retries=max_retries)), NOW, 0
+        while task.state.waiting:
+            now = max(now, task.status.ready_at)
+            attempts += 1
+            status = decide(claimed(task, now), Failed(failure=BOOM), now, rules=RULES)
+            assert status is not None
+            task = Task(task.spec, status)
+
+        assert attempts == max_retries + 1
+        assert task.state is State.DEAD_LETTER
+        assert task.status.reason is Reason.RETRIES_USED_UP
+        assert task.status.failure == BOOM
+        assert task.status.retries == max_retries
+
+    def test_a_failure_that_is_not_retriable_fails_at_once(self) -> None:
+        status = after(executing(), Failed(failure=BOOM, retriable=False))
+
+        assert status.state is State.FAILED
+        assert status.reason is Reason.REJECTED
+        assert status.failure == BOOM
+        assert status.retries == 0
+
+    def test_a_retry_never_waits_past_the_latest_instant(self) -> None:
+        assert after(executing(), Failed(failure=BOOM, after=LATEST)).ready_at <= LATEST
+
+    def test_a_failure_is_settled_whatever_its_message_holds(self) -> None:
+        undecodable = Failure(type="FileNotFoundError", message="no such file: caf\udce9.txt")
+
+        assert after(executing(), Failed(failure=undecodable)).state is State.SCHEDULED
+
+
+class TestTimeouts:
+    def test_a_timeout_spends_a_retry_and_gives_the_next_attempt_half_as_much_again(self) -> None:
+        status = after(executing(), TimedOut())
+
+        assert status.state is State.SCHEDULED
+        assert status.retries == 1
+        assert status.timeout == 900 * SECOND
+        assert status.reason is Reason.TIMED_OUT
+        assert status.failure is not None
+        assert "600 s" in status.failure.message
+
+    def test_the_timeout_grows_to_an_hour_and_no_further(self) -> None:
+        timeouts = []
+        timeout = 20 * MINUTE
+        for _ in range(5):
+            timeout = after(executing(timeout=timeout), TimedOut()).timeout
+            timeouts.append(timeout)
+
+        assert timeouts == [30 * MINUTE, 45 * MINUTE, HOUR, HOUR, HOUR]
+
+    def test_a_timeout_that_was_longer_than_an_hour_is_not_cut(self) -> None:
+        assert after(executing(timeout=3 * HOUR), TimedOut()).timeout == 3 * HOUR
+
+    def test_a_failure_does_not_lengthen_the_timeout(self) -> None:
+        assert after(executing(), Failed(failure=BOOM)).timeout == 600 * SECOND
+
+    def test_timeouts_and_failures_share_the_retries(self) -> None:
+        status = after(executing(retries=3), TimedOut())
+
+        assert status.state is State.DEAD_LETTER
+        assert status.reason is Reason.RETRIES_USED_UP
+
+
+class TestCrashes:
+    def test_a_crash_spends_a_crash_and_no_retry_and_keeps_its_cause(self) -> None:
+        status = after(executing(), Crashed(BOOM))
+
+        assert status.state is State.SCHEDULED
+        assert (status.crashes, status.retries) == (1, 0)
+        assert status.reason is Reason.CRASHED
+        assert status.failure == BOOM
+
+    def test_crashes_and_lost_workers_share_one_budget(self) -> None:
+        assert after(executing(crashes=2), Crashed(BOOM)).state is State.SCHEDULED
+        assert after(executing(crashes=3), Crashed(BOOM)).reason is Reason.CRASH_LOOP
+        assert after(executing(crashes=3), AlarmRang()).reason is Reason.CRASH_LOOP
+
+
+class TestLostWorkers:
+    def test_a_lost_worker_spends_a_crash_and_no_retry(self) -> None:
+        status = after(executing(), AlarmRang())
+
+        assert status.state is State.SCHEDULED
+        assert (status.crashes, status.retries) == (1, 0)
+        assert status.reason is Reason.WORKER_LOST
+        assert status.failure is not None
+        assert "worker-1" in status.failure.message
+
+    def test_a_task_without_retries_survives_a_lost_worker(self) -> None:
+        assert after(executing(spec=a_spec(max_retries=0)), AlarmRang()).state is State.SCHEDULED
+
+    def test_a_task_that_crashed_often_still_has_its_retries(self) -> None:
+        status = after(executing(crashes=3), Failed(failure=BOOM))
+
+        assert status.state is State.SCHEDULED
+        assert status.crashes == 3
+
+    @given(st.integers(0, 5))
+    def test_a_task_that_loses_every_worker_ends_as_a_crash_loop(self, max_crashes: int) -> None:
+        task, now, attempts = a_task(spec=a_spec(max_crashes=max_crashes)), NOW, 0
+        while task.state.waiting:
+            now = max(now, task.status.ready_at) + 30 * SECOND
+            attempts += 1
+            status = decide(claimed(task, now), AlarmRang(), now, rules=RULES)
+            assert status is not None
+            task = Task(task.spec, status)
+
+        assert attempts == max_crashes + 1
+        assert task.state is State.DEAD_LETTER
+        assert task.status.reason is Reason.CRASH_LOOP
+        assert task.status.retries == 0
+
+
+class TestCancel:
+    @pytest.mark.parametrize("state", [State.SCHEDULED, State.QUEUED])
+    def test_a_waiting_task_is_cancelled_at_once(self, state: State) -> None:
+        status = after(a_task(state), CancelAsked())
+
+        assert status.state is State.CANCELLED
+        assert status.reason is Reason.CANCELLED
+        assert status.ended_at == LATER
+
+    def test_an_executing_task_goes_on_under_its_lease_and_knows_that_it_should_stop(self) -> None:
+        task = executing()
+        status = after(task, CancelAsked())
+
+        assert status.state is State.EXECUTING
+        assert status.cancel_asked
+        assert (status.lease, status.alarm) == (task.status.lease, task.status.alarm)
+
+    def test_asking_again_changes_only_the_version(self) -> None:
+        task = executing(cancel_asked=True)
+
+        assert after(task, CancelAsked()) == replace(task.status, version=task.status.version + 1)
+
+    @pytest.mark.parametrize("event", ENDINGS_THAT_ARE_NOT_SUCCESS, ids=repr)
+    def test_once_asked_every_end_but_success_is_cancelled_and_spends_nothing(self, event: Event) -> None:
+        status = after(executing(cancel_asked=True), event)
+
+        assert status.state is State.CANCELLED
+        assert (status.retries, status.crashes) == (0, 0)
+
+    def test_a_cancelled_task_still_shows_what_an_earlier_attempt_failed_with(self) -> None:
+        assert after(executing(failure=BOOM, cancel_asked=True), CancelConfirmed()).failure == BOOM
+
+
+class TestHandBack:
+    def test_a_task_handed_back_keeps_its_wait_and_spends_nothing(self) -> None:
+        task = executing(ready_at=NOW - HOUR, retries=1, crashes=2, failure=BOOM)
+        status = after(task, HandedBack())
+
+        assert status.state is State.QUEUED
+        assert status.ready_at == NOW - HOUR
+        assert (status.retries, status.crashes, status.attempts) == (1, 2, 1)
+        assert status.failure == BOOM
+        assert status.reason is Reason.HANDED_BACK
+
+    def test_a_task_handed_back_for_later_waits_from_now(self) -> None:
+        status = after(executing(ready_at=NOW - HOUR), HandedBack(MINUTE))
+
+        assert status.state is State.SCHEDULED
+        assert status.ready_at == status.alarm == LATER + MINUTE
+
+    def test_the_next_attempt_starts_afresh(self) -> None:
+        status = after(executing(progress=Progress(percent=50.0)), HandedBack())
+
+        assert (status.lease, status.started_at, status.progress) == (None, None, None)
+
+
+class TestBecomingDue:
+    def test_the_wait_of_a_due_task_began_when_it_was_due_not_when_it_was_noticed(self) -> None:
+        task = a_task(State.SCHEDULED, ready_at=NOW, alarm=NOW)
+        status = after(task, AlarmRang())
+
+        assert status.state is State.QUEUED
+        assert status.ready_at == NOW
+        assert status.alarm is None
+        assert status.reason is Reason.DUE
+
+
+class TestReplay:
+    @pytest.mark.parametrize("state", [State.FAILED, State.DEAD_LETTER, State.CANCELLED])
+    def test_a_replayed_task_is_queued_now_with_all_its_retries(self, state: State) -> None:
+        ended = a_task(state, retries=3, crashes=4, timeout=HOUR, failure=BOOM, cancel_asked=True)
+        status = after(ended, Replayed())
+
+        assert status.state is State.QUEUED
+        assert status.ready_at == LATER
+        assert (status.retries, status.crashes) == (0, 0)
+        assert status.timeout == ended.spec.timeout
+        assert (status.ended_at, status.alarm) == (None, None)
+        assert not status.cancel_asked
+        assert status.reason is Reason.REPLAYED
+
+    def test_a_replay_may_keep_the_retries_that_were_spent(self) -> None:
+        status = after(a_task(State.DEAD_LETTER, retries=3, timeout=HOUR), Replayed(reset_retries=False))
+
+        assert status.retries == 3
+        assert status.timeout == HOUR
+
+    def test_a_replay_may_change_the_priority_even_to_the_most_urgent(self) -> None:
+        dead = a_task(State.DEAD_LETTER, priority=Priority.LOW)
+
+        assert after(dead, Replayed()).priority is Priority.LOW
+        assert after(dead, Replayed(priority=Priority.CRITICAL)).priority is Priority.CRITICAL
+
+    def test_attempts_are_never_reset(self) -> None:
+        assert after(a_task(State.DEAD_LETTER, attempts=9), Replayed()).attempts == 9
+
+
+class TestRetention:
+    RULES = Rules(retention=Retention(completed=1 * HOUR, cancelled=2 * HOUR, failed=3 * HOUR, dead_letter=4 * HOUR))
+
+    @pytest.mark.parametrize(
+        ("event", "kept"),
+        [
+            (Completed(), 1 * HOUR),
+            (CancelConfirmed(), 2 * HOUR),
+            (Failed(failure=BOOM, retriable=False), 3 * HOUR),
+            (Failed(failure=BOOM), 4 * HOUR),
+        ],
+        ids=["completed", "cancelled", "failed", "dead_letter"],
+    )
+    def test_an_ended_task_is_forgotten_when_the_retention_of_its_state_ends(self, event: Event, kept: int) -> None:
+        status = after(executing(spec=a_spec(max_retries=0)), event, rules=self.RULES)
+
+        assert status.alarm == LATER + kept
+
+    def test_it_is_kept_for_as_long_as_its_idempotency_key_answers(self) -> None:
+        task = executing(spec=a_spec(idempotency_key="k", key_until=NOW + DAY))
+
+        assert after(task, Completed(), rules=self.RULES).alarm == NOW + DAY
+
+    def test_a_key_that_ends_earlier_does_not_shorten_its_retention(self) -> None:
+        task = executing(spec=a_spec(idempotency_key="k", key_until=NOW))
+
+        assert after(task, Completed(), rules=self.RULES).alarm == LATER + HOUR
+
+    @pytest.mark.parametrize("state", [state for state in State if state.ended])
+    @pytest.mark.parametrize("event", [AlarmRang(), Discarded()], ids=["alarm", "discard"])
+    def test_an_ended_task_is_removed_by_its_alarm_and_by_a_discard(self, state: State, event: Event) -> None:
+        assert decide(a_task(state), event, LATER, rules=RULES) is REMOVED
+
+
+class TestHistory:
+    def test_a_line_says_when_what_why_and_which_attempt_ended(self) -> None:
+        (line,) = after(executing(), Failed(failure=BOOM)).history
+
+        assert line == Entry(
+            at=LATER,
+            state=State.SCHEDULED,
+            reason=Reason.FAILED,
+            attempt=1,
+            worker=a_lease().worker,
+            started_at=NOW,
+            failure=Failure(type="Boom", message="it went boom"),
+        )
+
+    def test_a_line_for_a_task_that_waited_names_no_attempt(self) -> None:
+        (line,) = after(a_task(attempts=2, failure=BOOM), CancelAsked()).history
+
+        assert (line.attempt, line.worker, line.started_at, line.failure) == (0, None, None, None)
+
+    def test_the_traceback_is_kept_once_and_not_in_the_history(self) -> None:
+        status = after(executing(), Failed(failure=BOOM))
+
+        assert status.failure == BOOM
+        assert [line.failure.traceback for line in status.history if line.failure] == [None]
+
+    def test_it_keeps_the_newest_lines(self) -> None:
+        lines = tuple(Entry(at=at, state=State.QUEUED, reason=Reason.DUE) for at in range(HISTORY_LIMIT))
+        status = after(executing(history=lines), Failed(failure=BOOM))
+
+        assert len(status.history) == HISTORY_LIMIT
+        assert status.history[:-1] == lines[1:]
+        assert status.history[-1].at == LATER
+
+    @pytest.mark.parametrize("event", [HandedBack(), CancelConfirmed()], ids=["hand back", "confirm cancel"])
+    def test_an_attempt_that_did_not_fail_is_not_given_the_failure_of_an_earlier_one(self, event: Event) -> None:
+        (line,) = after(executing(attempts=2, failure=BOOM), event).history
+
+        assert line.attempt == 2
+        assert line.failure is None
+
+    def test_an_attempt_that_failed_after_cancel_was_asked_keeps_its_own_failure(self) -> None:
+        older = Failure(type="Older")
+        (line,) = after(executing(failure=older, cancel_asked=True), Failed(failure=BOOM)).history
+
+        assert line.failure == replace(BOOM, traceback=None)
+
+
+class TestSettlement:
+    OUTCOMES: tuple[Outcome, ...] = (
+        Completed(),
+        Completed(b"1"),
+        Completed(b"2"),
+        Failed(failure=BOOM),
+        Failed(failure=Failure(type="Boom", message="another")),
+        Failed(failure=BOOM, retriable=False),
+        Failed(failure=BOOM, after=0),
+        TimedOut(),
+        Crashed(BOOM),
+        Crashed(Failure(type="Killed")),
+        HandedBack(),
+        HandedBack(SECOND),
+        CancelConfirmed(),
+    )
+
+    def test_the_same_said_again_is_equal_and_anything_else_is_not(self) -> None:
+        said = [settlement(a_lease(), outcome) for outcome in self.OUTCOMES]
+
+        assert said == [settlement(a_lease(), outcome) for outcome in self.OUTCOMES]
+        assert len(set(said)) == len(said)
+
+    @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
+    def test_another_lease_saying_the_same_is_not_equal(self, outcome: Outcome) -> None:
+        assert settlement(a_lease("token-1"), outcome) != settlement(a_lease("token-2"), outcome)
+
+    def test_a_renewed_lease_saying_the_same_is_equal(self) -> None:
+        assert settlement(a_lease(until=NOW), TimedOut()) == settlement(a_lease(until=LATER), TimedOut())
+
+    @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
+    @pytest.mark.parametrize("cancel_asked", [False, True])
+    def test_an_accepted_outcome_is_remembered(self, outcome: Outcome, cancel_asked: bool) -> None:
+        assert after(executing(cancel_asked=cancel_asked), outcome).settled == settlement(a_lease(), outcome)
+
+    def test_a_decision_of_someone_else_leaves_what_was_remembered(self) -> None:
+        assert after(executing(settled="earlier"), AlarmRang()).settled == "earlier"
+        assert after(a_task(State.DEAD_LETTER, settled="earlier"), Replayed()).settled == "earlier"
