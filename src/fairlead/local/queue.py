@@ -10,7 +10,7 @@ from typing import Final
 from fairlead.core.errors import FairleadError, InvalidSettings, QueueFull
 from fairlead.core.events import Completed, Failed, HandedBack, Outcome
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.instant import DAY, Instant, Span, seconds, span
+from fairlead.core.instant import LONGEST, Instant, Span, seconds, span
 from fairlead.core.retry import Backoff
 from fairlead.core.settings import Retention, Rules, Settings
 from fairlead.core.submission import DEFAULT_QUEUE, Submission
@@ -32,7 +32,7 @@ from fairlead.local.views import (
 from fairlead.storage.memory import MemoryStore
 
 _TYPE: Final = "local"
-_FOREVER: Final[Span] = 36_500 * DAY
+_FOREVER: Final[Span] = LONGEST
 """Leases here do not end by themselves: a holder in the same process has no heartbeat. See `TaskSupervisor`."""
 
 

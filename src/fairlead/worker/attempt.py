@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import enum
+import time
 import traceback
 from collections.abc import Callable
 from typing import assert_never
@@ -25,6 +26,7 @@ class Stop(enum.Enum):
     """Why an attempt is stopped before its handler's end."""
 
     CANCEL = "cancel"
+    TIMEOUT = "timeout"
     LEASE_LOST = "lease lost"
     HAND_BACK = "hand back"
 
@@ -49,6 +51,8 @@ class Attempt:
         self._cells = cells
         self._on_free = on_free
         self._in_thread = False
+        self.deadline = time.monotonic() + task.status.timeout / SECOND
+        """When the attempt is to be stopped, on the monotonic clock."""
         self._stop: Stop | None = None
         self._running: asyncio.Task[object] | None = None
 
@@ -56,18 +60,14 @@ class Attempt:
         """How the attempt ended; None when its lease is lost, so that there is nothing to say."""
         self._running = asyncio.current_task()
         enter(self._context)
-        limit = asyncio.timeout(self.task.status.timeout / SECOND)
         try:
             if self._stop is not None:
                 return self._stopped()
-            async with limit:
-                result = await self._call()
+            result = await self._call()
             return CancelConfirmed() if self._should_cancel else Completed(result)
         except asyncio.CancelledError:
             self._uncancel()
             return self._stopped()
-        except TimeoutError as error:
-            return TimedOut() if limit.expired() else self._raised(error)
         except BaseException as error:
             return self._raised(error)
         finally:
@@ -119,6 +119,8 @@ class Attempt:
         match self._stop:
             case Stop.CANCEL:
                 return CancelConfirmed()
+            case Stop.TIMEOUT:
+                return TimedOut()
             case Stop.HAND_BACK:
                 return HandedBack()
             case Stop.LEASE_LOST:

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings, LeaseLost, StoreError
-from fairlead.core.events import HandedBack, Outcome
+from fairlead.core.events import HandedBack
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Progress, Task
@@ -30,6 +30,7 @@ log = logging.getLogger("fairlead.worker")
 POLL_INTERVAL: Final = 1.0
 """How long an idle worker sleeps, in seconds, if nothing wakes it: signals are hints, this is the truth."""
 
+_TIME_INTERVAL: Final = 0.1
 _REPORT_INTERVAL: Final = 0.5
 _UNSERVED_INTERVAL: Final = 60.0
 _UNKNOWN_TYPE_DELAY: Final = 10 * SECOND
@@ -73,7 +74,8 @@ class Worker:
         self._lives: set[asyncio.Task[None]] = set()
         self._claiming: asyncio.Task[int] | None = None
         self._reports: dict[TaskId, Beat] = {}
-        self._dropped: list[TaskId] = []
+        self._outcomes: list[Settlement] = []
+        self._settling = False
         self._leaving = asyncio.Event()
         self._leaving_now = asyncio.Event()
 
@@ -91,6 +93,7 @@ class Worker:
             for duty in (
                 self._leaving.wait(),
                 self._keep_claiming(),
+                self._keep_time(),
                 self._keep_reporting(),
                 self._keep_warning(),
                 self._source.upkeep(),
@@ -145,54 +148,77 @@ class Worker:
         if handler is None:
             # Claims name the types that are known, so this is a source that does not heed them.
             log.warning("task %s is of the unknown type %r; it is handed back", task.id, task.spec.type)
-            life = asyncio.create_task(self._settle(task, HandedBack(_UNKNOWN_TYPE_DELAY)))
-            life.add_done_callback(lambda _: self._drop_lease(task.id))
-        else:
-            self._free -= 1
-            attempt = Attempt(task, handler, self._threads, self._cells, self._progressed, self._slot_is_free)
-            self._attempts[task.id] = attempt
-            if self._leaving.is_set():
-                attempt.stop(Stop.HAND_BACK)
-            life = asyncio.create_task(self._live(attempt))
-        self._lives.add(life)
-        life.add_done_callback(self._lives.discard)
+            self._say(Settlement(task, HandedBack(_UNKNOWN_TYPE_DELAY)))
+            return
+        self._free -= 1
+        attempt = Attempt(task, handler, self._threads, self._cells, self._progressed, self._slot_is_free)
+        self._attempts[task.id] = attempt
+        if self._leaving.is_set():
+            attempt.stop(Stop.HAND_BACK)
+        self._track(asyncio.create_task(self._live(attempt)))
 
     async def _live(self, attempt: Attempt) -> None:
-        """One attempt, from its start until it is settled."""
+        """One attempt, until there is something to say of it."""
         outcome = await attempt.run()
         self._reports.pop(attempt.task.id, None)
-        if outcome is not None:
-            await self._settle(attempt.task, outcome)
-        del self._attempts[attempt.task.id]
-        self._drop_lease(attempt.task.id)
+        if outcome is None:
+            self._forget([attempt.task.id])
+        else:
+            self._say(Settlement(attempt.task, outcome))
 
-    async def _settle(self, task: Task, outcome: Outcome) -> None:
-        """Say how an attempt ended until it has been heard: an outcome is never dropped for an outage."""
-        outage = Outage(f"settle task {task.id}")
-        while True:
-            try:
-                (answer,) = await self._source.settle([Settlement(task, outcome)])
-            except StoreError as error:
-                await outage.wait(error)
-                continue
-            outage.end()
-            if isinstance(answer, LeaseLost):
-                log.warning("task %s: its lease was lost before it was settled, so its outcome is dropped", task.id)
+    def _say(self, settlement: Settlement) -> None:
+        """Have an outcome settled, along with whatever else has ended by then."""
+        self._outcomes.append(settlement)
+        if not self._settling:
+            self._settling = True
+            self._track(asyncio.create_task(self._settle()))
+
+    async def _settle(self) -> None:
+        """Say how attempts ended until it has been heard: an outcome is never dropped for an outage."""
+        outage = Outage("settle tasks")
+        try:
+            while self._outcomes:
+                batch = self._outcomes[:_BATCH]
+                try:
+                    await self._settle_batch(batch)
+                except StoreError as error:
+                    await outage.wait(error)
+                else:
+                    outage.end()
+                    del self._outcomes[: len(batch)]
+        finally:
+            self._settling = False
+
+    async def _settle_batch(self, batch: list[Settlement]) -> None:
+        try:
+            answers = await self._source.settle(batch)
+        except StoreError:
+            raise
+        except Exception:
+            if len(batch) == 1:
+                # Not an outage but an outcome that cannot be stored: its lease will end, and the task be tried again.
+                log.exception("task %s: its outcome cannot be settled", batch[0].task.id)
+            else:
+                for settlement in batch:
+                    await self._settle_batch([settlement])
             return
+        for answer in answers:
+            if isinstance(answer, LeaseLost):
+                log.warning("task %s: its lease was lost before it was settled; its outcome is dropped", answer.task_id)
+        self._forget([settlement.task.id for settlement in batch])
+
+    def _forget(self, tasks: list[TaskId]) -> None:
+        self._keeper.drop(tasks)
+        for task_id in tasks:
+            self._attempts.pop(task_id, None)
+
+    def _track(self, life: asyncio.Task[None]) -> None:
+        self._lives.add(life)
+        life.add_done_callback(self._lives.discard)
 
     def _slot_is_free(self) -> None:
         self._free += 1
         self._freed.set()
-
-    def _drop_lease(self, task_id: TaskId) -> None:
-        """Tell the keeper, once for all that settle in the same turn of the loop."""
-        if not self._dropped:
-            asyncio.get_running_loop().call_soon(self._tell_dropped)
-        self._dropped.append(task_id)
-
-    def _tell_dropped(self) -> None:
-        self._keeper.drop(self._dropped)
-        self._dropped = []
 
     def _heard(self, task_id: TaskId, pulse: Pulse) -> None:
         """The keeper has news of a lease."""
@@ -207,6 +233,15 @@ class Worker:
         """A handler reports progress, from whatever thread it runs in."""
         if task.status.lease is not None:
             self._reports[task.id] = Beat(task.id, task.status.lease.token, progress)
+
+    async def _keep_time(self) -> None:
+        """Stop attempts whose time is up. One look at all of them is cheaper than a timer for each."""
+        while True:
+            await asyncio.sleep(_TIME_INTERVAL)
+            now = time.monotonic()
+            for attempt in list(self._attempts.values()):
+                if attempt.deadline <= now:
+                    attempt.stop(Stop.TIMEOUT)
 
     async def _keep_reporting(self) -> None:
         while True:
