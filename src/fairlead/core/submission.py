@@ -20,7 +20,7 @@ _LIST_LIMIT = 50
 _RETRIES_LIMIT = 10_000
 
 
-class Submission(Struct, frozen=True, kw_only=True):
+class Submission(Struct, frozen=True, kw_only=True, gc=False):
     """A producer's wish; what is left None is filled in from the settings."""
 
     type: str

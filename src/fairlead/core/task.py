@@ -1,7 +1,8 @@
 """The values: what a task is and how it stands.
 
 A task is a `Spec`, written once, and a `Status`, which holds everything that is ever rewritten. Both are arrays when
-encoded: add fields at the end, with a default, and old records stay readable.
+encoded: add fields at the end, with a default, and old records stay readable. None can be part of a cycle, so the
+garbage collector is told not to look at them: a million waiting tasks must not slow down the thousandth.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Entry(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     failure: Failure | None = None
 
 
-class Spec(Struct, frozen=True, kw_only=True, array_like=True):
+class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What was asked for. Never rewritten."""
 
     id: TaskId
@@ -169,7 +170,7 @@ class Spec(Struct, frozen=True, kw_only=True, array_like=True):
     """The W3C traceparent of the submit."""
 
 
-class Status(Struct, frozen=True, kw_only=True, array_like=True):
+class Status(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """How a task stands: all that is ever rewritten."""
 
     state: State
@@ -202,7 +203,7 @@ class Status(Struct, frozen=True, kw_only=True, array_like=True):
     history: tuple[Entry, ...] = ()
 
 
-class Task(Struct, frozen=True):
+class Task(Struct, frozen=True, gc=False):
     """One unit of work."""
 
     spec: Spec
@@ -223,7 +224,7 @@ class Task(Struct, frozen=True):
         return Lane(spec.queue, spec.type, spec.requires, self.status.priority)
 
 
-class Lane(Struct, frozen=True, order=True):
+class Lane(Struct, frozen=True, order=True, gc=False, cache_hash=True):
     """The ready tasks of one queue, type, capability set and priority: first in, first out."""
 
     queue: str

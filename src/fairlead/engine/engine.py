@@ -62,7 +62,7 @@ _TRIES = 100
 """How often a compare-and-set is tried; each failure means that someone else's change succeeded."""
 
 
-class Submitted(Struct, frozen=True):
+class Submitted(Struct, frozen=True, gc=False):
     """The answer to a submit."""
 
     task: Task
@@ -70,7 +70,7 @@ class Submitted(Struct, frozen=True):
     """Whether the task was there before, by its idempotency key."""
 
 
-class Settlement(Struct, frozen=True):
+class Settlement(Struct, frozen=True, gc=False):
     """A lease holder's word on how its attempt ended; the task is as it was claimed."""
 
     task: Task

@@ -253,7 +253,7 @@ class MemoryStore:
             self._keys[key] = spec.id
         self._tasks[spec.id] = task
         self._index_id(spec.id)
-        self._enter(task)
+        self._enter(task, task.lane)
         return Added()
 
     def _extend(self, beat: Beat, until: Instant, grace: Span) -> Pulse:
@@ -276,22 +276,23 @@ class MemoryStore:
     def _set(self, task: Task, status: Status) -> Task:
         changed = Task(task.spec, status)
         self._tasks[task.id] = changed
-        self._leave(task)
-        self._enter(changed)
+        lane = task.lane
+        self._leave(task.status, lane)
+        self._enter(changed, lane if status.priority == task.status.priority else changed.lane)
         return changed
 
     def _remove(self, task: Task) -> None:
         spec = task.spec
         del self._tasks[spec.id]
-        self._leave(task)
+        self._leave(task.status, task.lane)
         if spec.idempotency_key is not None and self._keys.get((spec.queue, spec.idempotency_key)) == spec.id:
             del self._keys[spec.queue, spec.idempotency_key]
         if len(self._ids) > _COMPACT_ABOVE and len(self._tasks) * 2 < len(self._ids):
             self._ids = [task_id for task_id in self._ids if task_id in self._tasks]
 
-    def _enter(self, task: Task) -> None:
+    def _enter(self, task: Task, lane: Lane) -> None:
         """Index a task as it now stands."""
-        status, lane = task.status, task.lane
+        status = task.status
         lines = self._queues.setdefault(lane.queue, {})
         line = lines.get(lane)
         if line is None:
@@ -304,9 +305,8 @@ class MemoryStore:
         if status.alarm is not None:
             self._alarms.push((status.alarm, task.id))
 
-    def _leave(self, task: Task) -> None:
-        """Forget how a task stood. Its index entries are stale from now on."""
-        status, lane = task.status, task.lane
+    def _leave(self, status: Status, lane: Lane) -> None:
+        """Forget how a task of this lane stood. Its index entries are stale from now on."""
         lines = self._queues[lane.queue]
         line = lines[lane]
         line.counts[status.state] -= 1

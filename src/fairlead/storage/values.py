@@ -106,7 +106,7 @@ class Seen(Struct, frozen=True, gc=False):
 Guard: TypeAlias = Held | Seen
 
 
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, gc=False):
     """A task is to stand like this, if the guard still holds; status None removes the task."""
 
     id: TaskId

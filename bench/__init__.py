@@ -1,0 +1,1 @@
+"""Benchmarks: what fairlead does on this machine, as rates and ratios."""

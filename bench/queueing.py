@@ -1,0 +1,143 @@
+"""The store and engine alone: submit, claim and settle, without handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bench.measuring import Figure, figure, summed
+from fairlead.core.events import Completed
+from fairlead.core.identity import WorkerId
+from fairlead.core.submission import Submission
+from fairlead.core.task import Priority, Task
+from fairlead.engine.engine import Engine, Settlement
+from fairlead.engine.inline import run_inline
+from fairlead.storage.opening import open_store
+
+WORKER = WorkerId("bench")
+BATCH = 100
+PARAMETERS = b'{"video":"%s"}' % (b"x" * 86)
+CAPABILITY_SETS = (frozenset[str](), frozenset({"gpu"}), frozenset({"gpu", "eu"}))
+"""With four priorities: twelve lanes."""
+
+
+def submissions(count: int) -> list[Submission]:
+    """Tasks spread evenly over twelve lanes."""
+    return [
+        Submission(
+            type="bench", parameters=PARAMETERS, priority=Priority(number % 4), requires=CAPABILITY_SETS[number % 3]
+        )
+        for number in range(count)
+    ]
+
+
+@asynccontextmanager
+async def fresh_engine(store: str) -> AsyncIterator[Engine]:
+    """An engine over an empty store of this kind, on the disk that holds the working folder."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
+        url = "memory://" if store == "memory" else f"sqlite:///{folder}/tasks.db"
+        engine = Engine(await open_store(url))
+        try:
+            yield engine
+        finally:
+            await engine.close()
+
+
+async def measure(store: str, *, repeats: int, backlogs: tuple[int, ...]) -> list[Figure]:
+    """All figures of one store."""
+    return [
+        await figure(store, "submit one by one, awaited", "tasks/s", lambda: one_by_one(store), repeats=repeats),
+        await figure(store, "submit one by one, sync", "tasks/s", lambda: one_by_one_sync(store), repeats=repeats),
+        await figure(store, "submit by 50 at once", "tasks/s", lambda: concurrently(store), repeats=repeats),
+        await figure(
+            store, "submit in bulk of 1,000", "tasks/s", lambda: in_bulk(store), repeats=repeats, target=40_000
+        ),
+        *await at_backlogs(store, repeats, backlogs),
+    ]
+
+
+async def one_by_one(store: str, count: int = 2_000) -> float:
+    async with fresh_engine(store) as engine:
+        wishes = submissions(count)
+        start = time.perf_counter()
+        for wish in wishes:
+            await engine.submit(wish)
+        return count / (time.perf_counter() - start)
+
+
+async def one_by_one_sync(store: str, count: int = 2_000) -> float:
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
+        url = "memory://" if store == "memory" else f"sqlite:///{folder}/tasks.db"
+        engine = Engine(run_inline(open_store(url, blocking=True)), batching=False)
+        wishes = submissions(count)
+        start = time.perf_counter()
+        for wish in wishes:
+            run_inline(engine.submit(wish))
+        rate = count / (time.perf_counter() - start)
+        run_inline(engine.close())
+        return rate
+
+
+async def concurrently(store: str, submitters: int = 50, each: int = 200) -> float:
+    async with fresh_engine(store) as engine:
+
+        async def submit() -> None:
+            for wish in submissions(each):
+                await engine.submit(wish)
+
+        start = time.perf_counter()
+        await asyncio.gather(*(submit() for _ in range(submitters)))
+        return submitters * each / (time.perf_counter() - start)
+
+
+async def in_bulk(store: str, count: int = 50_000) -> float:
+    async with fresh_engine(store) as engine:
+        return await fill(engine, count)
+
+
+async def fill(engine: Engine, count: int) -> float:
+    wishes = submissions(1_000)
+    start = time.perf_counter()
+    for _ in range(count // 1_000):
+        await engine.submit_many(wishes)
+    return count / (time.perf_counter() - start)
+
+
+async def at_backlogs(store: str, repeats: int, backlogs: tuple[int, ...]) -> list[Figure]:
+    """Claim and settle at each backlog, in turn and several times over, so that a noisy minute hurts all alike."""
+    values: dict[int, list[float]] = {backlog: [] for backlog in backlogs}
+    for backlog in backlogs:
+        async with fresh_engine(store) as engine:
+            await fill(engine, backlog)
+            for _ in range(repeats):
+                values[backlog].append(await claim_and_settle(engine))
+    figures = [
+        summed(store, f"claim + settle by {BATCH} at {backlog:,} waiting", "tasks/s", values[backlog], target=25_000)
+        for backlog in backlogs
+    ]
+    growth = figures[-1].value / figures[0].value
+    name = f"rate at {backlogs[-1]:,} waiting / at {backlogs[0]:,}"
+    return [*figures, summed(store, name, "ratio", [growth], target=0.8)]
+
+
+async def claim_and_settle(engine: Engine, count: int = 5_000) -> float:
+    """As a worker does it: what was claimed is settled while the next is claimed. What is taken is put back after."""
+    done = 0
+    start = time.perf_counter()
+    held = await claim(engine)
+    while held and done < count:
+        settlements = [Settlement(task, Completed(b"42")) for task in held]
+        done += len(held)
+        held, _ = await asyncio.gather(claim(engine), engine.settle(settlements))
+    rate = done / (time.perf_counter() - start)
+    await engine.settle([Settlement(task, Completed(b"42")) for task in held])
+    await fill(engine, count)
+    return rate
+
+
+async def claim(engine: Engine) -> list[Task]:
+    return await engine.claim(WORKER, ["default"], limit=BATCH, capabilities={"gpu", "eu"})

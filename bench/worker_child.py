@@ -1,0 +1,74 @@
+"""The other process of a worker benchmark: `worker_child.py STORE FOLDER fill|drain|work|pace [COUNT]`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from fairlead import Fairlead
+
+store, folder, role = sys.argv[1:4]
+app = Fairlead(f"sqlite:///{folder}/tasks.db")
+ran = 0
+awaited = 0
+all_ran = asyncio.Event()
+
+
+@app.task
+async def noop(number: int) -> int:
+    global ran
+    ran += 1
+    if ran == awaited:
+        all_ran.set()
+    return number
+
+
+@app.task
+async def stamp(sent: float) -> float:
+    return time.monotonic() - sent
+
+
+async def fill(count: int) -> None:
+    for _ in range(count // 1_000):
+        await noop.submit_many([noop.call(number) for number in range(1_000)])
+    await app.close()
+
+
+async def drain(count: int) -> None:
+    global awaited
+    awaited = count
+    worker = await app.worker()
+    start, processor = time.perf_counter(), time.process_time()
+    working = asyncio.create_task(worker.run())
+    await all_ran.wait()
+    worker.leave()
+    await working
+    elapsed, processor = time.perf_counter() - start, time.process_time() - processor
+    print(count / elapsed, processor / count * 10_000)
+    await app.close()
+
+
+async def pace(count: int) -> None:
+    for _ in range(count):
+        task = await stamp.submit(time.monotonic())
+        print(await task.result(30))
+        await asyncio.sleep(0.02)
+    await app.close()
+
+
+if __name__ == "__main__":
+    match role:
+        case "fill":
+            asyncio.run(fill(int(sys.argv[4])))
+        case "drain":
+            asyncio.run(drain(int(sys.argv[4])))
+        case "pace":
+            asyncio.run(pace(int(sys.argv[4])))
+        case "work":
+            Path(folder).mkdir(exist_ok=True)
+            print("ready", flush=True)
+            app.run_worker()
+        case _:
+            sys.exit(f"{role!r} is no role; use fill, drain, pace or work")
