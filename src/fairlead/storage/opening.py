@@ -8,15 +8,28 @@ from urllib.parse import urlsplit
 from fairlead.core.errors import InvalidSettings
 from fairlead.storage.protocol import Store
 
-SCHEMES: Final = ("memory", "sqlite")
+_EXTRAS: Final = {
+    "memory": None,
+    "sqlite": None,
+    "redis": "redis",
+    "rediss": "redis",
+    "redis+sentinel": "redis",
+    "rediss+sentinel": "redis",
+    "redis+cluster": "redis",
+    "rediss+cluster": "redis",
+    "postgresql": "postgres",
+    "postgres": "postgres",
+}
+"""The schemes, and the extra that must be installed for each."""
 
 
 def check_url(url: str) -> None:
     """Raise InvalidSettings if no store can be at this URL."""
     scheme = urlsplit(url).scheme
-    if scheme not in SCHEMES:
+    if scheme not in _EXTRAS:
         raise InvalidSettings(
-            f"store URL {url!r} has the unknown scheme {scheme!r}; use memory:// or sqlite:///path/to/file.db"
+            f"store URL {url!r} has the unknown scheme {scheme!r}; use memory://, sqlite:///path/to/file.db, "
+            f"redis://host or postgresql://host/database"
         )
 
 
@@ -27,7 +40,20 @@ async def open_store(url: str, *, blocking: bool = False) -> Store:
     drive them without an event loop; it is then safe for threads.
     """
     check_url(url)
-    match urlsplit(url).scheme:
+    scheme = urlsplit(url).scheme
+    try:
+        return await _open(scheme, url, blocking)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS[scheme]
+        if extra is None or (error.name or "").startswith("fairlead"):
+            raise
+        raise InvalidSettings(
+            f"store URL {url!r} needs the package {error.name!r}; pip install 'fairlead[{extra}]'"
+        ) from None
+
+
+async def _open(scheme: str, url: str, blocking: bool) -> Store:
+    match scheme.partition("+")[0]:
         case "memory":
             from fairlead.storage.memory import MemoryStore
 
@@ -36,5 +62,11 @@ async def open_store(url: str, *, blocking: bool = False) -> Store:
             from fairlead.storage.sqlite.opening import open_sqlite
 
             return open_sqlite(url, blocking=blocking)
-        case scheme:
-            raise NotImplementedError(scheme)
+        case "redis" | "rediss":
+            from fairlead.storage.redis.store import open_redis
+
+            return await open_redis(url, blocking=blocking)
+        case _:
+            from fairlead.storage.postgres.store import open_postgres
+
+            return await open_postgres(url, blocking=blocking)
