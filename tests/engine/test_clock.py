@@ -64,10 +64,23 @@ def test_it_can_be_set_right_again_and_its_monotonic_time_never_jumps() -> None:
 
 
 async def test_a_store_without_a_clock_leaves_it_as_it_is() -> None:
-    clock = FollowingClock(ManualClock())
+    host = ManualClock()
+    clock = FollowingClock(host)
     await clock.measure(MemoryStore().time)
+    host.jump(HOUR)
 
-    assert clock.offset == 0
+    assert clock.now() == host.now()
+
+
+def test_setting_the_hosts_clock_does_not_move_a_clock_that_follows_a_store() -> None:
+    host = ManualClock()
+    clock = FollowingClock(host)
+    run_inline(clock.measure(ADistantStore(host, MINUTE).time))
+    before = clock.now()
+    host.jump(HOUR)
+    host.advance(SECOND)
+
+    assert clock.now() == before + SECOND
 
 
 async def test_an_engine_follows_its_store() -> None:

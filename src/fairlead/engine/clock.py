@@ -32,25 +32,28 @@ class SystemClock:
 
 
 class FollowingClock:
-    """A host's clock, set right by a shared store's, so that hosts whose clocks differ agree."""
+    """A shared store's clock, carried on by the host's monotonic one: hosts whose clocks differ or are set agree.
+
+    Until it has asked a store, and with a store that has no clock of its own, it is the host's.
+    """
 
     def __init__(self, host: Clock) -> None:
         self._host = host
-        self.offset: Span = 0
-        """How far the store's clock is ahead of the host's."""
+        self._origin: Instant | None = None
+        """The store's time when the host's monotonic clock was zero."""
 
     def now(self) -> Instant:
-        return self._host.now() + self.offset
+        return self._host.now() if self._origin is None else self._origin + self._host.monotonic()
 
     def monotonic(self) -> Span:
         return self._host.monotonic()
 
     async def measure(self, store_time: Callable[[], Awaitable[Instant | None]]) -> None:
         """Ask the store for its time; half the round trip is taken to have passed since it answered."""
-        asked = self._host.now()
+        asked = self._host.monotonic()
         answer = await store_time()
         if answer is not None:
-            self.offset = answer - (asked + self._host.now()) // 2
+            self._origin = answer - (asked + self._host.monotonic()) // 2
 
 
 class ManualClock:

@@ -2,63 +2,29 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.errors import (
-    FairleadError,
-    LeaseLost,
-    PayloadTooLarge,
-    QueueFull,
-    StoreUnavailable,
-    TaskNotFound,
-)
-from fairlead.core.events import (
-    AlarmRang,
-    CancelAsked,
-    Completed,
-    Crashed,
-    Discarded,
-    Event,
-    Failed,
-    Outcome,
-    Replayed,
-    Request,
-)
+from fairlead.core.errors import FairleadError, LeaseLost, QueueFull, StoreUnavailable, TaskNotFound
+from fairlead.core.events import AlarmRang, CancelAsked, Discarded, Replayed, Request
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant
-from fairlead.core.lifecycle import decide, settlement
-from fairlead.core.order import Table, effective_priority
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
-from fairlead.core.task import Failure, Priority, Task
-from fairlead.engine.batching import Batcher
+from fairlead.core.task import Priority, Task
 from fairlead.engine.clock import Clock, FollowingClock, SystemClock
 from fairlead.engine.identity import Chance, IdMaker, system_chance
-from fairlead.engine.observe import Happening, Observer, Occurrence, happening_of
+from fairlead.engine.ledger import Ledger, changed, seen
+from fairlead.engine.observe import Observer
+from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import (
-    Added,
-    Beat,
-    Change,
-    Claim,
-    Filter,
-    Full,
-    Held,
-    KeyHeld,
-    Known,
-    Pulse,
-    QueueOrder,
-    Receipt,
-    Seen,
-    Verdict,
-)
+from fairlead.storage.values import Added, Beat, Claim, Filter, Full, KeyHeld, Known, Pulse, QueueOrder, Verdict
 
-_TRIES = 100
+_TRIES: Final = 100
 """How often a compare-and-set is tried; each failure means that someone else's change succeeded."""
 
 
@@ -68,13 +34,6 @@ class Submitted(Struct, frozen=True, gc=False):
     task: Task
     existing: bool = False
     """Whether the task was there before, by its idempotency key."""
-
-
-class Settlement(Struct, frozen=True, gc=False):
-    """A lease holder's word on how its attempt ended; the task is as it was claimed."""
-
-    task: Task
-    outcome: Outcome
 
 
 class Engine:
@@ -99,13 +58,7 @@ class Engine:
         self.clock = clock or FollowingClock(SystemClock())
         self._chance = chance or system_chance()
         self._ids = IdMaker(self._chance)
-        self._luck = random.Random(self._chance.getrandbits(64))  # noqa: S311 - spreads retries, guards nothing
-        self._observers = list(observers)
-        self._add: Callable[[Sequence[Task]], Awaitable[Sequence[Receipt]]] = self._add_now
-        self._apply: Callable[[Sequence[Change]], Awaitable[Sequence[Verdict]]] = store.apply
-        if batching:
-            self._add = Batcher(self._add_now)
-            self._apply = Batcher(store.apply)
+        self._ledger = Ledger(store, self.settings, self.clock, self._chance, observers, batching=batching)
 
     def draw(self) -> float:
         """A number from 0.0 up to but not including 1.0, from the engine's randomness."""
@@ -113,7 +66,7 @@ class Engine:
 
     def observe(self, observer: Observer) -> None:
         """Tell one more observer of every occurrence."""
-        self._observers.append(observer)
+        self._ledger.observers.append(observer)
 
     # Producers
 
@@ -137,11 +90,11 @@ class Engine:
             else:
                 accepted.append((position, task))
                 answers.append(Submitted(task))
-        receipts = await self._add([task for _, task in accepted]) if accepted else []
+        receipts = await self._ledger.add([task for _, task in accepted]) if accepted else []
         for (position, task), receipt in zip(accepted, receipts, strict=True):
             match receipt:
                 case Added() | Known():
-                    self._tell(task, now)
+                    self._ledger.tell(task, now)
                 case KeyHeld(holder):
                     answers[position] = await self._held(submissions[position], holder)
                 case Full(depth, bound):
@@ -209,9 +162,7 @@ class Engine:
                 types=None if types is None else frozenset(types),
             )
         )
-        if self._observers:
-            for task in tasks:
-                self._tell_started(task, now, tables[task.spec.queue][0])
+        self._ledger.tell_started(tasks, now, tables)
         return tasks
 
     async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
@@ -225,28 +176,7 @@ class Engine:
 
         Repeating a settle is safe. A lost lease changes nothing: someone else holds the task or decided about it.
         """
-        now = self.clock.now()
-        answers: list[Task | LeaseLost] = [LeaseLost(said.task.id) for said in settlements]
-        outcomes = [self._storable(said.outcome) for said in settlements]
-        unsettled = {position: said.task for position, said in enumerate(settlements)}
-        while unsettled:
-            changes = [self._decide(task, outcomes[position], now, _held(task)) for position, task in unsettled.items()]
-            verdicts = await self._apply(changes)
-            unclear: dict[int, Task] = {}
-            for (position, task), change, verdict in zip(unsettled.items(), changes, verdicts, strict=True):
-                match verdict:
-                    case Verdict.APPLIED:
-                        answers[position] = settled = _after(task, change)
-                        self._tell(settled, now)
-                    case Verdict.REPEATED | Verdict.STALE:
-                        unclear[position] = task
-                    case Verdict.MISSING:
-                        pass
-            unsettled = await self._look_again(unclear, outcomes, answers)
-        for said, answer in zip(settlements, answers, strict=True):
-            if isinstance(answer, LeaseLost):
-                self._announce(Occurrence(Happening.REFUSED, now, said.task))
-        return answers
+        return await settle(self._ledger, settlements)
 
     # Upkeep
 
@@ -259,10 +189,10 @@ class Engine:
         tasks = await self.store.due(now, limit, after)
         if not tasks:
             return []
-        changes = [self._decide(task, AlarmRang(), now, _seen(task)) for task in tasks]
-        for task, change, verdict in zip(tasks, changes, await self._apply(changes), strict=True):
+        changes = [self._ledger.decide(task, AlarmRang(), now, seen(task)) for task in tasks]
+        for task, change, verdict in zip(tasks, changes, await self._ledger.apply(changes), strict=True):
             if verdict is Verdict.APPLIED:
-                self._tell_change(task, change, now)
+                self._ledger.tell_change(task, change, now)
         return tasks
 
     async def follow_clock(self) -> None:
@@ -277,11 +207,6 @@ class Engine:
         """Close the store."""
         await self.store.close()
 
-    async def _add_now(self, tasks: Sequence[Task]) -> Sequence[Receipt]:
-        bound = self.settings.queue_bound
-        bounds = {} if bound is None else {task.spec.queue: bound for task in tasks}
-        return await self.store.add(tasks, now=self.clock.now(), bounds=bounds)
-
     async def _held(self, submission: Submission, holder: TaskId) -> Submitted | FairleadError:
         """The task that holds a submission's key; or the submission stored after all, if the holder just went."""
         (task,) = await self.store.get([holder])
@@ -294,82 +219,14 @@ class Engine:
         for _ in range(_TRIES):
             task = await self.get(task_id)
             now = self.clock.now()
-            change = self._decide(task, request, now, _seen(task))
-            (verdict,) = await self._apply([change])
+            change = self._ledger.decide(task, request, now, seen(task))
+            (verdict,) = await self._ledger.apply([change])
             if verdict is Verdict.APPLIED:
-                self._tell_change(task, change, now)
-                return _after(task, change)
+                self._ledger.tell_change(task, change, now)
+                return changed(task, change)
         raise StoreUnavailable(
             f"task {task_id} changed {_TRIES} times while {request.name} was tried; try again when it is calmer"
         )
 
-    async def _look_again(
-        self, unclear: dict[int, Task], outcomes: list[Outcome], answers: list[Task | LeaseLost]
-    ) -> dict[int, Task]:
-        """Answer those settles that were made before; the others whose lease still stands, as they stand now.
 
-        Asking to cancel an executing task is a decision made while its lease goes on: the holder's word still counts,
-        but must be judged in that light.
-        """
-        if not unclear:
-            return {}
-        held: dict[int, Task] = {}
-        fresh = await self.store.get([task.id for task in unclear.values()])
-        for (position, task), stored in zip(unclear.items(), fresh, strict=True):
-            if stored is None or task.status.lease is None:
-                continue
-            if stored.status.lease is not None and stored.status.lease.token == task.status.lease.token:
-                held[position] = stored
-            elif stored.status.settled == settlement(task.status.lease, outcomes[position]):
-                answers[position] = stored
-        return held
-
-    def _storable(self, outcome: Outcome) -> Outcome:
-        """An outcome that fits into the store: of bounded size, and in valid Unicode."""
-        limit = self.settings.payload_limit
-        match outcome:
-            case Completed(result) if result is not None and len(result) > limit:
-                error = PayloadTooLarge("result", len(result), limit)
-                return Failed(failure=Failure(type="PayloadTooLarge", message=str(error)), retriable=False)
-            case Failed(failure=failure) | Crashed(failure):
-                return replace(outcome, failure=failure.storable())
-            case _:
-                return outcome
-
-    def _decide(self, task: Task, event: Event, now: Instant, guard: Held | Seen) -> Change:
-        luck = self._luck.uniform(-1.0, 1.0)
-        return Change(task.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
-
-    def _tell(self, task: Task, at: Instant) -> None:
-        if self._observers:
-            self._announce(Occurrence(happening_of(task), at, task))
-
-    def _tell_change(self, task: Task, change: Change, at: Instant) -> None:
-        if change.status is None:
-            self._announce(Occurrence(Happening.REMOVED, at, task))
-        else:
-            self._tell(_after(task, change), at)
-
-    def _tell_started(self, task: Task, at: Instant, table: Table) -> None:
-        self._announce(Occurrence(Happening.STARTED, at, task))
-        if effective_priority(table, task.status.priority, at - task.status.ready_at) < task.status.priority:
-            self._announce(Occurrence(Happening.PROMOTED, at, task))
-
-    def _announce(self, occurrence: Occurrence) -> None:
-        for observer in self._observers:
-            observer(occurrence)
-
-
-def _seen(task: Task) -> Seen:
-    return Seen(task.status.version, task.status.beats)
-
-
-def _held(task: Task) -> Held:
-    if task.status.lease is None:
-        raise ValueError(f"task {task.id} is {task.state}: only a task as it was claimed can be settled")
-    return Held(task.status.version, task.status.lease.token)
-
-
-def _after(task: Task, change: Change) -> Task:
-    """The task as the change leaves it; as it stood before, if the change removes it."""
-    return task if change.status is None else Task(task.spec, change.status)
+__all__ = ["Engine", "Settlement", "Submitted"]

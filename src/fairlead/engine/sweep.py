@@ -11,11 +11,12 @@ import contextlib
 
 from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import SECOND, Instant, Span
+from fairlead.core.instant import MINUTE, SECOND, Instant, Span
 from fairlead.engine.engine import Engine
 
 _BATCH = 1_000
 _JUMP = 5 * SECOND
+_FOLLOW_INTERVAL = MINUTE
 
 
 class Sweeper:
@@ -29,9 +30,13 @@ class Sweeper:
     async def run(self) -> None:
         """Sweep until cancelled. A store that fails is tried again at the next interval."""
         interval = self._engine.settings.sweep_interval / SECOND
+        followed = self._engine.clock.monotonic()
         while True:
             # Whoever submits or settles meets the same error and reports it; the sweep only has to go on.
             with contextlib.suppress(StoreError):
+                if self._engine.clock.monotonic() - followed >= _FOLLOW_INTERVAL:
+                    followed = self._engine.clock.monotonic()
+                    await self._engine.follow_clock()
                 await self.once()
             # Sweepers do not coordinate, they spread out.
             await asyncio.sleep(interval * (0.75 + 0.5 * self._engine.draw()))

@@ -1,0 +1,90 @@
+"""Deciding, storing what was decided, and telling of it: what every use case does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from fairlead.core.events import Event
+from fairlead.core.instant import Instant
+from fairlead.core.lifecycle import decide
+from fairlead.core.order import Table, effective_priority
+from fairlead.core.settings import Settings
+from fairlead.core.task import Task
+from fairlead.engine.batching import Batcher
+from fairlead.engine.clock import Clock
+from fairlead.engine.identity import Chance
+from fairlead.engine.observe import Happening, Observer, Occurrence, happening_of
+from fairlead.storage.protocol import Store
+from fairlead.storage.values import Change, Guard, Receipt, Seen, Verdict
+
+
+class Ledger:
+    """The one place where a decision meets the store and the observers."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        chance: Chance,
+        observers: Sequence[Observer],
+        *,
+        batching: bool,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.clock = clock
+        self.observers = list(observers)
+        self._luck = random.Random(chance.getrandbits(64))  # noqa: S311 - spreads retries, guards nothing
+        self.add: Callable[[Sequence[Task]], Awaitable[Sequence[Receipt]]] = self._add
+        self.apply: Callable[[Sequence[Change]], Awaitable[Sequence[Verdict]]] = store.apply
+        if batching:
+            self.add = Batcher(self._add)
+            self.apply = Batcher(store.apply)
+
+    def decide(self, task: Task, event: Event, now: Instant, guard: Guard) -> Change:
+        """The change that an event makes to a task."""
+        luck = self._luck.uniform(-1.0, 1.0)
+        return Change(task.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
+
+    def tell(self, task: Task, at: Instant) -> None:
+        """Say that a task has come to its state."""
+        if self.observers:
+            self.announce(happening_of(task), at, task)
+
+    def tell_change(self, task: Task, change: Change, at: Instant) -> None:
+        """Say that a change was applied to a task that stood like this."""
+        if change.status is None:
+            self.announce(Happening.REMOVED, at, task)
+        else:
+            self.tell(changed(task, change), at)
+
+    def tell_started(self, tasks: Sequence[Task], at: Instant, tables: dict[str, tuple[Table, ...]]) -> None:
+        """Say that tasks were claimed, and which of them were promoted."""
+        if not self.observers:
+            return
+        for task in tasks:
+            self.announce(Happening.STARTED, at, task)
+            priority, waited = task.status.priority, at - task.status.ready_at
+            if effective_priority(tables[task.spec.queue][0], priority, waited) < priority:
+                self.announce(Happening.PROMOTED, at, task)
+
+    def announce(self, happening: Happening, at: Instant, task: Task) -> None:
+        for observer in self.observers:
+            observer(Occurrence(happening, at, task))
+
+    async def _add(self, tasks: Sequence[Task]) -> Sequence[Receipt]:
+        bound = self.settings.queue_bound
+        bounds = {} if bound is None else {task.spec.queue: bound for task in tasks}
+        return await self.store.add(tasks, now=self.clock.now(), bounds=bounds)
+
+
+def seen(task: Task) -> Seen:
+    """The guard of someone who has read a task and does not hold it."""
+    return Seen(task.status.version, task.status.beats)
+
+
+def changed(task: Task, change: Change) -> Task:
+    """The task as the change leaves it; as it stood before, if the change removes it."""
+    return task if change.status is None else Task(task.spec, change.status)
