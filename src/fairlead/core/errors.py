@@ -126,7 +126,10 @@ class StoreError(FairleadError):
 
 
 class StoreUnavailable(StoreError):
-    """The store is out of reach or too slow: whether it happened is unknown, and repeating the call is safe."""
+    """The store is out of reach or too slow: whether it happened is unknown.
+
+    Repeating is safe, but a submit that is repeated makes a second task unless it has an idempotency key.
+    """
 
 
 class StoreFull(StoreError):

@@ -12,6 +12,7 @@ from fairlead.core.identity import WorkerId
 from fairlead.core.settings import Settings
 from fairlead.core.submission import DEFAULT_QUEUE
 from fairlead.engine.observe import Observer
+from fairlead.sdk.configuration import load
 from fairlead.sdk.connection import Connection
 from fairlead.sdk.definition import CoroutineTask, FunctionTask, Options
 from fairlead.sdk.rehearsal import Rehearsal
@@ -25,8 +26,6 @@ from fairlead.worker.worker import Worker, WorkerSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-DEFAULT_STORE = "sqlite:///fairlead.db"
 
 
 class TaskDecorator(Protocol):
@@ -44,10 +43,15 @@ class Fairlead:
     """An app: a store and the task types that run on it."""
 
     def __init__(
-        self, store: str = DEFAULT_STORE, *, settings: Settings | None = None, observers: Sequence[Observer] = ()
+        self, store: str | None = None, *, settings: Settings | None = None, observers: Sequence[Observer] = ()
     ) -> None:
+        """What is not given comes from the configuration: FAIRLEAD_* variables, fairlead.toml, defaults."""
+        if store is None or settings is None:
+            configuration = load()
+            store = configuration.store if store is None else store
+            settings = configuration.engine_settings() if settings is None else settings
         check_url(store)
-        self.settings = settings or Settings()
+        self.settings = settings
         self.handlers = Handlers()
         self._observers = observers
         self._connection = Connection(store, self.settings, observers=observers)

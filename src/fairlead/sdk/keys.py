@@ -12,7 +12,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-_LONGEST: Final = 100 * 365 * 86_400
+from fairlead.core.instant import LONGEST, SECOND
+
+_LONGEST: Final = LONGEST / SECOND
 _MOST: Final = 2**53 - 1
 _DAY: Final = 86_400.0
 
@@ -47,10 +49,12 @@ class Keys(Struct, frozen=True, kw_only=True):
 
     queues: Annotated[Names, "Queues that a worker serves"] = ("default",)
     capabilities: Annotated[Names, "What a worker can do; tasks that require more are left to others"] = ()
-    concurrency: Annotated[Count, "Tasks that one worker process runs at once"] = 10
+    concurrency: Annotated[Count, "Tasks that one worker process runs at once"] = 50
     processes: Annotated[Count, "Processes that `fairlead worker` starts"] = 1
-    drain_seconds: Annotated[Seconds, "How long running tasks may take to end after SIGTERM"] = 25.0
-    keeper: Annotated[Switch, "Whether a worker also sweeps: due tasks, lost leases, ended retention"] = True
+    drain_seconds: Annotated[Seconds, "How long running tasks may take to end after SIGTERM"] = 30.0
+    keeper: Annotated[Switch, "Whether a process of its own sends a worker's heartbeats; otherwise a thread does"] = (
+        True
+    )
     sweep_interval_seconds: Annotated[Period, "Time between two sweeps"] = 1.0
 
     lease_seconds: Annotated[Period, "How long a worker holds a task without a heartbeat"] = 30.0

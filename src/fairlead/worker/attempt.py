@@ -19,7 +19,7 @@ from fairlead.core.task import Failure, Progress, Task
 from fairlead.worker.context import TaskContext, enter
 from fairlead.worker.handlers import Handler, Place
 from fairlead.worker.isolation import Cells, HandlerRaised, ProcessDied
-from fairlead.worker.threads import Threads
+from fairlead.worker.threads import Raised, Threads
 
 
 class Stop(enum.Enum):
@@ -98,13 +98,18 @@ class Attempt:
             result = await handler.function(**arguments)
         else:
             context = contextvars.copy_context()
+            ending = self._threads.run(lambda: handler.function(**arguments), context, self._on_free)
             self._in_thread = True
-            result = await self._threads.run(lambda: handler.function(**arguments), context, self._on_free)
+            end = await ending
+            if isinstance(end, Raised):
+                raise end.error
+            result = end.result
         return encode_result(handler, result)
 
-    def _raised(self, error: BaseException) -> Outcome:
-        if self._should_cancel:
-            return CancelConfirmed()
+    def _raised(self, error: BaseException) -> Outcome | None:
+        if self._stop is not None:
+            # It was stopped, and its handler did not take it well: that is no failure of the task's own.
+            return self._stopped()
         match error:
             case HandlerRaised():
                 return error.outcome

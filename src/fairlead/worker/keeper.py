@@ -71,6 +71,7 @@ class Beater:
         if not held:
             return {}
         beats = [Beat(task_id, token) for task_id, token in held]
+        run_inline(self._engine.follow_clock())
         pulses = run_inline(self._engine.heartbeat(beats))
         news = {task_id: pulse for (task_id, _), pulse in zip(held, pulses, strict=True) if pulse is not Pulse.HELD}
         self.drop([task_id for task_id, pulse in news.items() if pulse is Pulse.LOST])

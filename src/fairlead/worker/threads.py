@@ -7,11 +7,26 @@ and a thread is started only when all others are busy.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import queue
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from msgspec import Struct
+
+
+class Returned(Struct, frozen=True):
+    """A function returned."""
+
+    result: Any
+
+
+class Raised(Struct, frozen=True):
+    """A function raised. Said as a value: a future refuses StopIteration, and SystemExit would take the loop down."""
+
+    error: BaseException
 
 
 class Threads:
@@ -25,41 +40,38 @@ class Threads:
 
     def run(
         self, function: Callable[[], Any], context: contextvars.Context, on_return: Callable[[], None]
-    ) -> asyncio.Future[Any]:
-        """The future of a function's result.
+    ) -> asyncio.Future[Returned | Raised]:
+        """The future of how a function ends.
 
         `on_return` is called in the loop when the thread is free again: after the future's end if that was cancelled.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Returned | Raised] = loop.create_future()
 
         def work() -> None:
-            result, error = None, None
+            end: Returned | Raised
             try:
-                result = context.run(function)
-            except BaseException as raised:
-                error = raised
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(finish, result, error)
+                end = Returned(context.run(function))
+            except BaseException as error:
+                end = Raised(error)
+            # A loop that was closed meanwhile has no one left who waits.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(finish, end)
 
-        def finish(result: Any, error: BaseException | None) -> None:
+        def finish(end: Returned | Raised) -> None:
             on_return()
-            if future.done():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                # A future refuses StopIteration, and SystemExit would take the loop down.
-                future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            if not future.done():
+                future.set_result(end)
 
-        self._work.put(work)
         with self._lock:
             if self._idle:
                 self._idle -= 1
             else:
-                self._threads += 1
-                name = f"fairlead-handler-{self._threads}"
+                # Before the work is put in line: if no thread can be started, nobody shall find the work there later.
+                name = f"fairlead-handler-{self._threads + 1}"
                 threading.Thread(target=self._serve, name=name, daemon=True).start()
+                self._threads += 1
+        self._work.put(work)
         return future
 
     def close(self) -> None:

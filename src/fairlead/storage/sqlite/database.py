@@ -1,24 +1,27 @@
-"""The file: opening it, its settings, its schema, and what its errors mean."""
+"""The file: opening it, its settings, its schema, its transactions, and what its errors mean."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from fairlead.core.errors import StoreError, StoreFull, StoreMismatch, StoreReadOnly, StoreUnavailable
+
+Result = TypeVar("Result")
+
+PATIENCE: Final = 5.0
+"""Seconds that a call waits for another process's write."""
 
 _APPLICATION_ID: Final = 0x66_6C_65_64
 """Marks the file as ours, so that another program's database is not written into."""
 
-BUSY_TIMEOUT: Final = 5_000
-"""Milliseconds that a write waits for another process's."""
-
 _PRAGMAS: Final = (
-    f"PRAGMA busy_timeout = {BUSY_TIMEOUT}",
     "PRAGMA journal_mode = WAL",
     "PRAGMA foreign_keys = OFF",
     "PRAGMA temp_store = MEMORY",
@@ -27,45 +30,56 @@ _PRAGMAS: Final = (
     "PRAGMA journal_size_limit = 67108864",
 )
 
+# SQLite looks for a lock ever more seldom, down to ten times a second: among busy processes the one that has waited
+# longest is then the least likely to get it. So it is told to give up soon, and asked again until patience ends.
+_KEEN: Final = "PRAGMA busy_timeout = 20"
+_PAUSE: Final = 0.005
 
-def connect(path: Path, *, synchronous: str) -> sqlite3.Connection:
+
+def connect(path: Path, *, synchronous: str, patience: float = PATIENCE) -> sqlite3.Connection:
     """A connection to the file, which is created if it is not there; transactions are the caller's."""
-    with errors_named(path):
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    deadline = time.monotonic() + patience
+    while True:
         try:
-            for pragma in _PRAGMAS:
-                connection.execute(pragma)
-            connection.execute(f"PRAGMA synchronous = {synchronous}")
-            migrate(connection, path)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            return _connect(path, synchronous)
+        except sqlite3.Error as error:
+            # Two processes that make the same file at once get in each other's way, and SQLite does not wait then.
+            if not is_busy(error) or time.monotonic() >= deadline:
+                raise named(error, path, patience) from error
+        time.sleep(_PAUSE)
 
 
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the schema up to date; a file that is not ours or is newer than this code is refused."""
-    steps = _migrations()
-    if _version(connection, path) == len(steps):
-        return
-    connection.execute("BEGIN IMMEDIATE")
+def _connect(path: Path, synchronous: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
     try:
-        version = _version(connection, path)
-        for number, script in enumerate(steps[version:], start=version + 1):
-            for statement in script.split(";\n"):
-                connection.execute(statement)
-            connection.execute("INSERT INTO migration (version) VALUES (?)", (number,))
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.execute("COMMIT")
+        connection.execute(_KEEN)
+        # Before anything is set: some settings are written into the file, and it may be another program's.
+        version = transact(connection, "BEGIN", lambda reading: _version(reading, path))
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        if version < len(_migrations()):
+            transact(connection, "BEGIN IMMEDIATE", lambda writing: _migrate(writing, path))
     except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        connection.close()
         raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the schema up to date; a file that is not ours or is newer than this code is refused."""
+    version = _version(connection, path)
+    for number, script in enumerate(_migrations()[version:], start=version + 1):
+        for statement in script.split(";\n"):
+            connection.execute(statement)
+        connection.execute("INSERT INTO migration (version) VALUES (?)", (number,))
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    """The version of the schema. Reads more than once, so it must be inside a transaction."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    (mark,) = connection.execute("PRAGMA application_id").fetchone()
     if mark == 0 and tables == 0:
         return 0
     if mark != _APPLICATION_ID:
@@ -84,34 +98,83 @@ def _migrations() -> list[str]:
     return [file.read_text() for file in sorted(folder.iterdir(), key=lambda file: file.name) if file.name[0].isdigit()]
 
 
-@contextlib.contextmanager
-def errors_named(path: Path) -> Iterator[None]:
-    """Turns SQLite's errors into ours, with the file and the remedy."""
+def transact(
+    connection: sqlite3.Connection,
+    begin: str,
+    operation: Callable[[sqlite3.Connection], Result],
+    deadline: float = 0.0,
+) -> Result:
+    """An operation in a transaction of its own, for whose locks it waits until the deadline."""
     try:
-        yield
-    except sqlite3.Error as error:
-        raise named(error, path) from error
+        _begin(connection, begin, deadline)
+        result = operation(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        # Some errors, a full disk among them, have rolled back already; and what caused it is what the caller wants.
+        if connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        raise
+    return result
 
 
-def named(error: sqlite3.Error, path: Path) -> StoreError:
-    """Our error for one of SQLite's."""
-    # The low byte is the primary code; the rest only says more closely where it happened.
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+def _begin(connection: sqlite3.Connection, begin: str, deadline: float) -> None:
+    while True:
+        try:
+            connection.execute(begin)
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() >= deadline:
+                raise
+        else:
+            return
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether another process was in the way."""
+    return isinstance(error, sqlite3.Error) and _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def named(error: sqlite3.Error, path: Path, patience: float = PATIENCE) -> StoreError:
+    """Our error for one of SQLite's, with the file and the remedy."""
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return _full(path)
+    match _primary_code(error):
         case sqlite3.SQLITE_FULL:
-            return StoreFull(f"the disk of {path} is full; nothing was stored. Free some space and repeat the call")
+            return _full(path)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return StoreReadOnly(
-                f"{path} cannot be written ({error}); nothing was stored. Make the file and its folder writable for "
-                f"this user"
-            )
+            return _read_only(path, error)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreUnavailable(
-                f"{path} was locked by another process for {BUSY_TIMEOUT / 1000:g} s; nothing was stored. Repeat the "
-                f"call, and look for a process that holds the file"
+                f"{path} was locked by another process for {patience:g} s; nothing was stored. Repeat the call, and "
+                f"look for a process that holds the file"
             )
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return StoreMismatch(f"{path} is not a readable SQLite database ({error}); restore it or use another file")
         case sqlite3.SQLITE_CANTOPEN:
-            return StoreUnavailable(f"{path} cannot be opened ({error}); check that its folder exists and is writable")
+            return _not_opened(path, error)
         case _:
             return StoreUnavailable(f"{path}: {error}; whether the call took effect is unknown, repeating it is safe")
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    # The low byte; the rest only says more closely where it happened.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _full(path: Path) -> StoreError:
+    return StoreFull(f"the disk of {path} is full; nothing was stored. Free some space and repeat the call")
+
+
+def _read_only(path: Path, error: sqlite3.Error) -> StoreError:
+    return StoreReadOnly(
+        f"{path} cannot be written ({error}); nothing was stored. Make the file and its folder writable for this user"
+    )
+
+
+def _not_opened(path: Path, error: sqlite3.Error) -> StoreError:
+    """SQLite does not say why it could not open one of the file's parts; the folder does."""
+    if not path.parent.is_dir():
+        return StoreUnavailable(f"{path} cannot be opened: there is no folder {path.parent}; create it")
+    if not os.access(path.parent, os.W_OK):
+        return _read_only(path, error)
+    return StoreUnavailable(f"{path} cannot be opened ({error}); check that it is a file this user may write")

@@ -7,19 +7,26 @@ find their work when they next look.
 
 from __future__ import annotations
 
+import array
 import asyncio
 import contextlib
 import errno
+import math
 import os
 import select
 import threading
+import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-_RINGS_AT_ONCE: Final = 64
+_RINGS_IN_PIPE: Final = 64
+"""More are not kept: after a busy time, with nobody waiting, each would send an idle worker to look in vain."""
 _WITHOUT_PIPES: Final = 0.05
 """How often to look, in seconds, where there are no named pipes."""
+
+_LONGEST_POLL: Final = 3_600.0
+"""Seconds; the system counts milliseconds in a small integer."""
 
 
 class Doorbell:
@@ -34,15 +41,13 @@ class Doorbell:
 
     def ring(self, queues: dict[str, int]) -> None:
         """Wake up to so many waiters of each queue."""
-        if not self._works:
-            return
         with self._lock:
             for queue, times in queues.items():
                 hand = self._hand(queue)
                 if hand is None:
                     continue
                 try:
-                    os.write(hand, b"." * min(times, _RINGS_AT_ONCE))
+                    os.write(hand, b"." * min(times, _RINGS_IN_PIPE - _rings_in(hand)))
                 except BlockingIOError:
                     pass
                 except OSError:
@@ -55,11 +60,11 @@ class Doorbell:
             await asyncio.sleep(min(timeout, _WITHOUT_PIPES))
             return
         loop = asyncio.get_running_loop()
-        heard: asyncio.Future[None] = loop.create_future()
+        heard: asyncio.Future[int] = loop.create_future()
 
         def hear(ear: int) -> None:
             if not heard.done() and _take_ring(ear):
-                heard.set_result(None)
+                heard.set_result(ear)
 
         for ear in ears:
             loop.add_reader(ear, hear, ear)
@@ -68,6 +73,12 @@ class Doorbell:
                 await heard
         except TimeoutError:
             pass
+        except asyncio.CancelledError:
+            if heard.done() and not heard.cancelled():
+                # Cancelled between hearing the ring and answering it: another waiter shall.
+                with contextlib.suppress(OSError):
+                    os.write(heard.result(), b".")
+            raise
         finally:
             for ear in ears:
                 loop.remove_reader(ear)
@@ -77,10 +88,17 @@ class Doorbell:
         """The same for a thread without an event loop."""
         ears = self._listen(queues)
         if not ears:
-            timeout = min(timeout, _WITHOUT_PIPES)
+            time.sleep(min(timeout, _WITHOUT_PIPES))
+            return
+        poll = select.poll()
+        for ear in ears:
+            poll.register(ear, select.POLLIN)
+        deadline = time.monotonic() + timeout
         try:
-            readable, _, _ = select.select(ears, [], [], timeout)
-            any(_take_ring(ear) for ear in readable)
+            # All who wait see a ring, one of them gets it.
+            while (left := deadline - time.monotonic()) > 0:
+                if any(_take_ring(ear) for ear, _ in poll.poll(math.ceil(min(left, _LONGEST_POLL) * 1_000))):
+                    return
         finally:
             for ear in ears:
                 os.close(ear)
@@ -104,7 +122,7 @@ class Doorbell:
         if ear is None and self._works:
             try:
                 self._folder.mkdir(exist_ok=True)
-                pipe = self._folder / queue
+                pipe = self._pipe(queue)
                 with contextlib.suppress(FileExistsError):
                     os.mkfifo(pipe, 0o600)
                 # Opened for writing too, so that the pipe does not end when the last ringer leaves.
@@ -116,14 +134,27 @@ class Doorbell:
     def _hand(self, queue: str) -> int | None:
         """The writing end of a queue's pipe, if someone has ever waited for it."""
         hand = self._hands.get(queue)
-        if hand is None:
+        if hand is None and self._works:
             try:
-                hand = self._hands[queue] = os.open(self._folder / queue, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                hand = self._hands[queue] = os.open(self._pipe(queue), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
                 if error.errno not in (errno.ENOENT, errno.ENXIO, errno.ENOTDIR):
                     self._works = False
                 return None
         return hand
+
+    def _pipe(self, queue: str) -> Path:
+        # A queue may be called `.` or `..`.
+        return self._folder / f"{queue}.bell"
+
+
+def _rings_in(pipe: int) -> int:
+    # Imported here: this module is also imported where there are no pipes.
+    import fcntl
+    import termios
+
+    (rings,) = array.array("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return min(rings, _RINGS_IN_PIPE)
 
 
 def _take_ring(ear: int) -> bool:

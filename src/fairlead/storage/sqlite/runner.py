@@ -8,9 +8,12 @@ while the last commit was under way: one fsync for many.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -18,7 +21,7 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Struct
 
 from fairlead.core.errors import StoreUnavailable
-from fairlead.storage.sqlite.database import named
+from fairlead.storage.sqlite.database import PATIENCE, is_busy, named, transact
 
 Result = TypeVar("Result")
 Operation = Callable[[sqlite3.Connection], Result]
@@ -37,21 +40,30 @@ class Runner(Protocol):
 class InlineRunner:
     """Runs each operation where it is called."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, begin: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, begin: str, patience: float = PATIENCE) -> None:
         self._connection = connection
         self._path = path
         self._begin = begin
+        self._patience = patience
         self._lock = threading.Lock()
+        self._closed = False
+        self._process = os.getpid()
 
     async def run(self, operation: Operation[Result]) -> Result:
+        _check_process(self._process, self._path)
         with self._lock:
+            if self._closed:
+                raise _closed(self._path)
             try:
-                return _transact(self._connection, self._begin, operation)
+                return transact(self._connection, self._begin, operation, time.monotonic() + self._patience)
             except sqlite3.Error as error:
-                raise named(error, self._path) from error
+                raise named(error, self._path, self._patience) from error
 
     async def close(self) -> None:
+        if os.getpid() != self._process:
+            return
         with self._lock:
+            self._closed = True
             self._connection.close()
 
 
@@ -68,35 +80,46 @@ class _Call(Struct):
 class ThreadRunner:
     """Runs operations in a thread of its own, as many as wait in one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, begin: str, name: str) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, begin: str, name: str, patience: float = PATIENCE
+    ) -> None:
         self._connection = connection
         self._path = path
         self._begin = begin
+        self._patience = patience
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         self._closed = False
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     async def run(self, operation: Operation[Result]) -> Result:
-        if self._closed:
-            raise StoreUnavailable(f"{self._path} was closed; open the store again")
+        _check_process(self._process, self._path)
         loop = asyncio.get_running_loop()
         call = _Call(operation, loop, loop.create_future())
-        self._calls.put(call)
+        # A call behind the end of the line would never be answered.
+        with self._lock:
+            if self._closed:
+                raise _closed(self._path)
+            self._calls.put(call)
         result: Result = await call.future
         return result
 
     async def close(self) -> None:
         """Finish what was asked for and close the connection."""
-        if not self._closed:
-            self._closed = True
-            self._calls.put(None)
-            await asyncio.to_thread(self._thread.join)
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._calls.put(None)
+        await asyncio.to_thread(self._thread.join)
 
     def _work(self) -> None:
         try:
             while group := self._next_group():
-                self._run_group(group)
+                self._run_group(group, time.monotonic() + self._patience)
                 self._deliver(group)
         finally:
             self._connection.close()
@@ -114,27 +137,29 @@ class ThreadRunner:
             self._calls.put(None)
         return group
 
-    def _run_group(self, group: list[_Call]) -> None:
+    def _run_group(self, group: list[_Call], deadline: float) -> None:
         def operate(connection: sqlite3.Connection) -> None:
             for call in group:
                 call.result = call.operation(connection)
 
         try:
-            _transact(self._connection, self._begin, operate)
+            transact(self._connection, self._begin, operate, deadline)
         except Exception as error:
-            if len(group) > 1:
+            if len(group) > 1 and not is_busy(error):
                 # One call's fault, or one call too much for the disk, must not be the others': each gets its own try.
                 for call in group:
-                    self._run_group([call])
-            else:
-                group[0].error = named(error, self._path) if isinstance(error, sqlite3.Error) else error
+                    self._run_group([call], deadline)
+                return
+            for call in group:
+                call.error = named(error, self._path, self._patience) if isinstance(error, sqlite3.Error) else error
 
     def _deliver(self, group: list[_Call]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[_Call]] = {}
         for call in group:
             by_loop.setdefault(call.loop, []).append(call)
         for loop, calls in by_loop.items():
-            if not loop.is_closed():
+            # A loop that was closed meanwhile has no one left who waits.
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve, calls)
 
 
@@ -148,14 +173,11 @@ def _resolve(calls: list[_Call]) -> None:
             call.future.set_exception(call.error)
 
 
-def _transact(connection: sqlite3.Connection, begin: str, operation: Operation[Result]) -> Result:
-    connection.execute(begin)
-    try:
-        result = operation(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        # Some errors, a full disk among them, have rolled back already.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return result
+def _closed(path: Path) -> StoreUnavailable:
+    return StoreUnavailable(f"{path} was closed; open the store again")
+
+
+def _check_process(opener: int, path: Path) -> None:
+    """A fork copies neither the thread nor the locks of a connection: used on both sides, it would ruin the file."""
+    if os.getpid() != opener:
+        raise StoreUnavailable(f"{path} was opened before this process was forked; open the store after the fork")

@@ -16,7 +16,7 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import State, Task
 from fairlead.storage.sqlite import reading, writing
-from fairlead.storage.sqlite.database import connect
+from fairlead.storage.sqlite.database import PATIENCE, connect
 from fairlead.storage.sqlite.doorbell import Doorbell
 from fairlead.storage.sqlite.runner import InlineRunner, Runner, ThreadRunner
 from fairlead.storage.values import Added, Beat, Change, Claim, Filter, Pulse, Receipt, Record, Tally, Verdict
@@ -27,22 +27,26 @@ _SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA")
 class SqliteStore:
     """Tasks in a file. See `fairlead.storage.protocol` for the contract."""
 
-    def __init__(self, path: Path, *, blocking: bool = False, synchronous: str = "FULL") -> None:
+    def __init__(
+        self, path: Path, *, blocking: bool = False, synchronous: str = "FULL", patience: float = PATIENCE
+    ) -> None:
         if synchronous.upper() not in _SYNCHRONOUS:
             raise InvalidSettings(f"synchronous={synchronous!r} is unknown; use one of {', '.join(_SYNCHRONOUS)}")
         path = path.resolve()
         self._blocking = blocking
         self._bell = Doorbell(path)
-        writing = connect(path, synchronous=synchronous)
-        reading = connect(path, synchronous=synchronous)
+        writing = connect(path, synchronous=synchronous, patience=patience)
+        reading = connect(path, synchronous=synchronous, patience=patience)
+        # A read waits only while another process repairs the file, so there it may be left to SQLite.
+        reading.execute(f"PRAGMA busy_timeout = {round(patience * 1_000)}")
         self._writer: Runner
         self._reader: Runner
         if blocking:
-            self._writer = InlineRunner(writing, path, "BEGIN IMMEDIATE")
-            self._reader = InlineRunner(reading, path, "BEGIN")
+            self._writer = InlineRunner(writing, path, "BEGIN IMMEDIATE", patience)
+            self._reader = InlineRunner(reading, path, "BEGIN", patience)
         else:
-            self._writer = ThreadRunner(writing, path, "BEGIN IMMEDIATE", "fairlead-sqlite-writer")
-            self._reader = ThreadRunner(reading, path, "BEGIN", "fairlead-sqlite-reader")
+            self._writer = ThreadRunner(writing, path, "BEGIN IMMEDIATE", "fairlead-sqlite-writer", patience)
+            self._reader = ThreadRunner(reading, path, "BEGIN", "fairlead-sqlite-reader", patience)
 
     async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
         receipts = await self._writer.run(partial(writing.add, tasks=tasks, now=now, bounds=bounds))

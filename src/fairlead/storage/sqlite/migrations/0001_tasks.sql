@@ -39,9 +39,9 @@ CREATE TABLE status (
     status BLOB NOT NULL
 );
 
--- A task passes through queued and executing on its way, so these indexes are the price of every task: one entry is
--- moved at a claim and one at a settle. Queued tasks are in the order of service, executing ones by the end of their
--- lease, the others by their alarm.
+-- A task passes through queued and executing on its way, so these indexes are the price of every task: a claim moves
+-- one entry, and a settle that ends the task one more, beside the entry of its listing. Queued tasks are in the order of
+-- service, executing ones by the end of their lease, the others by their alarm.
 CREATE UNIQUE INDEX status_id ON status (id);
 CREATE INDEX status_ready ON status (lane, ready_at, id) WHERE state = 'queued';
 CREATE INDEX status_lease ON status (alarm, id) WHERE state = 'executing';

@@ -1,0 +1,25 @@
+"""A ready-made app whose task types are the built-in handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairlead.engine.observe import Observer
+from fairlead.sdk.app import Fairlead
+from fairlead.sdk.configuration import Configuration
+from fairlead.worker.builtin import BuiltinSettings, builtin_handlers
+
+
+def builtin_app(configuration: Configuration, *, observers: Sequence[Observer] = ()) -> Fairlead:
+    """An app on the configured store that runs echo, sleep, fail, webhook and email."""
+    app = Fairlead(configuration.store, settings=configuration.engine_settings(), observers=observers)
+    settings = BuiltinSettings(
+        webhook_allow_private=configuration.webhook_allow_private,
+        webhook_allow_http=configuration.webhook_allow_http,
+        webhook_timeout=configuration.webhook_timeout_seconds,
+        smtp_url=configuration.smtp_url,
+        email_from=configuration.email_from,
+    )
+    for name, function in builtin_handlers(settings).items():
+        app.task(name=name)(function)
+    return app

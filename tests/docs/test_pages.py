@@ -1,0 +1,97 @@
+"""Pages: their links lead somewhere, their code compiles, and they look alike."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.reading import PAGES, ROOT, Block, anchors, blocks, name, prose
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+WIDTH = 120
+TEMPLATE = ROOT / "docs" / "adr" / "0000-template.md"
+"""Its links only show what a link will look like."""
+PYTHON = [block for page in PAGES for block in blocks(page) if block.language == "python"]
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=name)
+
+
+def links(page: Path) -> list[tuple[Path, str]]:
+    """The pages and anchors that a page leads to within the project."""
+    if page == TEMPLATE:
+        return []
+    targets = [target for target in LINK.findall(prose(page)) if "://" not in target]
+    return [
+        ((page.parent / path).resolve() if path else page, anchor)
+        for path, _, anchor in (target.partition("#") for target in targets)
+    ]
+
+
+@each_page
+def test_every_link_leads_to_something_that_is_there(page: Path) -> None:
+    assert [target for target, _ in links(page) if not target.exists()] == []
+
+
+@each_page
+def test_every_anchor_is_a_heading_of_its_page(page: Path) -> None:
+    lost = [
+        (name(target), anchor)
+        for target, anchor in links(page)
+        if anchor and target.suffix == ".md" and target.exists() and anchor not in anchors(target)
+    ]
+
+    assert lost == []
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    reached: set[Path] = set()
+    ahead = [index]
+    while ahead:
+        page = ahead.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        for target, _ in links(page):
+            ahead.extend(target.glob("*.md") if target.is_dir() else [target] if target in PAGES else [])
+
+    assert [name(page) for page in PAGES if page not in reached and page.name != "README.md"] == []
+
+
+WRITTEN = [page for page in PAGES if not page.read_text("utf-8").startswith("<!-- Generated")]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name)
+def test_lines_are_wrapped(page: Path) -> None:
+    long = [
+        number
+        for number, line in enumerate(page.read_text("utf-8").splitlines(), start=1)
+        if len(line) > WIDTH and not line.lstrip().startswith("|")  # A table cannot be wrapped.
+    ]
+
+    assert long == []
+
+
+@each_page
+def test_a_page_has_one_title(page: Path) -> None:
+    assert len(re.findall(r"^# ", prose(page), re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_python_in_a_page_compiles(block: Block) -> None:
+    compile(block.body, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+
+
+def test_adrs_are_numbered_once_and_have_every_part() -> None:
+    records = [page for page in PAGES if page.parent.name == "adr"]
+    numbers = [record.name[:4] for record in records]
+
+    assert len(set(numbers)) == len(numbers)
+    for record in records:
+        text = record.read_text("utf-8")
+        assert text.startswith(f"# {record.name[:4]} – "), name(record)
+        for part in ("Context", "Decision", "Consequences", "What would change our mind"):
+            assert f"\n## {part}\n" in text, f"{name(record)} has no {part}"
