@@ -1,0 +1,1 @@
+"""The clauses of the storage contract, one file per group of operations."""

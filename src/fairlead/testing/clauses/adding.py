@@ -1,0 +1,198 @@
+"""Clauses A1 and A2, and receipts: what is stored, and what is stored already."""
+
+from __future__ import annotations
+
+from fairlead.core.events import Completed
+from fairlead.core.instant import DAY, LATEST, SECOND
+from fairlead.core.retry import Backoff
+from fairlead.core.task import Entry, Failure, Priority, Progress, Reason, Spec, State, Status, Task
+from fairlead.storage.protocol import Store
+from fairlead.storage.values import Added, Filter, Known
+from fairlead.testing.builders import NOW, WORKER, a_claim, a_spec, a_status, a_task, an_id, some_tasks
+from fairlead.testing.steps import add, claim_one, contents, ids, read, settle
+
+ODD_TEXT = "quote ' \" back\\slash \x00 nul \n newline % {brace} é ß 漢字 🚢 \u202e \ufeff \u2028"
+ODD_BYTES = (
+    b"{}",
+    b"",
+    b'{"z":1,"a":2,"a":3}',
+    b'{ "space" :  [ ] , "empty": {} }',
+    b'{"big":123456789012345678901234567890,"beyond":9007199254740993}',
+    b'{"digits":1.10,"exponent":1E+2,"tiny":5e-324,"minus":-0.0}',
+    b'{"escaped":"\\u0000\\ud83d\\ude00\\/"}',
+    '{"text":"é ß 漢字 🚢"}'.encode(),
+    b'{"raw":"\x00\x01\x7f\x80\xff"}',
+    bytes(range(256)),
+    b"\r\n\t ",
+)
+LARGE = b'{"blob":"' + b"\x00\xffx'\"" * 40_960 + b'"}'
+
+
+class AddingClauses:
+    """What `add` stores."""
+
+    async def test_a_stored_task_comes_back_exactly_as_given(self, store: Store) -> None:
+        """A1: every field."""
+        spec = Spec(
+            id=an_id("ships"),
+            queue="ships",
+            type="sail.around:the-world_1",
+            parameters=b'{"knots": 7.0}',
+            requires=("gpu", "x-ray"),
+            created_at=NOW - 7,
+            timeout=11 * SECOND,
+            max_retries=9,
+            max_crashes=8,
+            backoff=Backoff(initial=3, factor=1.7, ceiling=5, jitter=0.3),
+            idempotency_key="a key",
+            key_until=NOW + DAY,
+            tenant="the tenant",
+            tags=("z", "a", "z"),
+            trace="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        )
+        status = Status(
+            state=State.SCHEDULED,
+            priority=Priority.HIGH,
+            ready_at=NOW + 5,
+            timeout=13 * SECOND,
+            version=4,
+            beats=6,
+            attempts=3,
+            retries=2,
+            crashes=1,
+            alarm=NOW + 5,
+            reason=Reason.WORKER_LOST,
+            failure=Failure(type="WorkerLost", message="gone", traceback="line 1\nline 2"),
+            result=b"[1, 2]",
+            progress=Progress(percent=33.3, message="a third", at=NOW - 1),
+            settled="token:complete:00000000",
+            history=(
+                Entry(at=NOW - 9, state=State.QUEUED, reason=Reason.SUBMITTED),
+                Entry(
+                    at=NOW - 8,
+                    state=State.SCHEDULED,
+                    reason=Reason.WORKER_LOST,
+                    attempt=3,
+                    worker=WORKER,
+                    started_at=NOW - 9,
+                    failure=Failure(type="WorkerLost"),
+                ),
+            ),
+        )
+        task = Task(spec, status)
+        await add(store, task)
+        assert await read(store, task) == task
+        assert await store.find(Filter(), limit=10) == [task]
+        assert await store.due(NOW + 5, 10) == [task]
+
+    async def test_parameters_survive_byte_for_byte(self, store: Store) -> None:
+        """A1: never decoded, never encoded again, from the submitter to the handler."""
+        tasks = [a_task(parameters=parameters) for parameters in ODD_BYTES]
+        await add(store, *tasks)
+        assert await contents(store) == tasks
+        claimed = await store.claim(a_claim(limit=len(tasks)))
+        assert [task.spec.parameters for task in claimed] == list(ODD_BYTES)
+
+    async def test_large_parameters_survive(self, store: Store) -> None:
+        """A1: 200 KB of bytes that are no text."""
+        task = a_task(parameters=LARGE)
+        await add(store, task)
+        assert await read(store, task) == task
+        assert (await claim_one(store)).spec.parameters == LARGE
+
+    async def test_results_survive_byte_for_byte(self, store: Store) -> None:
+        """A1: a result is as opaque as parameters are."""
+        results = (*ODD_BYTES, LARGE, b"null", None)
+        await add(store, *some_tasks(len(results)))
+        claimed = await store.claim(a_claim(limit=len(results)))
+        settled = [await settle(store, task, Completed(result)) for task, result in zip(claimed, results, strict=True)]
+        assert [task.status.result for task in settled] == list(results)
+        assert await store.get(ids(claimed)) == settled
+
+    async def test_odd_text_survives(self, store: Store) -> None:
+        """A1: text that a submitter or an error message may well contain."""
+        failure = Failure(type="Ünicode\x00Error", message=ODD_TEXT, traceback=ODD_TEXT * 50)
+        task = Task(
+            a_spec(key=ODD_TEXT, tenant=ODD_TEXT, trace=ODD_TEXT), a_status(reason=Reason.FAILED, failure=failure)
+        )
+        await add(store, task)
+        assert await read(store, task) == task
+        assert (await claim_one(store)).status.failure == failure
+
+    async def test_names_with_every_allowed_character_survive(self, store: Store) -> None:
+        """A1: names may hold separators, differ in case only, and be 200 characters long."""
+        names = ("a", "A", "a:b", "a.b", "a-b", "a_b", ":", "..", "--", "0", "a" * 200, "a:" * 100)
+        tasks = [a_task(queue=name, type=name, requires=(name, "a:a"), tags=(name,)) for name in names]
+        await add(store, *tasks)
+        assert await contents(store) == tasks
+        for name, task in zip(names, tasks, strict=True):
+            claimed = await store.claim(a_claim(name, limit=9, capabilities=(name, "a:a"), types=(name,)))
+            assert ids(claimed) == [task.id]
+
+    async def test_the_latest_and_the_earliest_instants_survive(self, store: Store) -> None:
+        """A1: instants are exact up to 2^53."""
+        early = a_task(state=State.SCHEDULED, ready_at=0, created_at=0)
+        late = a_task(state=State.SCHEDULED, ready_at=LATEST, created_at=LATEST - 1)
+        later = a_task(ready_at=LATEST, priority=Priority.LOW)
+        await add(store, early, late, later)
+        assert await contents(store) == [early, late, later]
+        assert await store.due(LATEST - 1, 10) == [early]
+        assert await store.due(LATEST, 10) == [early, late]
+
+    async def test_a_task_that_has_ended_can_be_stored(self, store: Store) -> None:
+        """A1: whatever its state, but for executing."""
+        tasks = [a_task(state=state) for state in State if state.ended]
+        await add(store, *tasks)
+        assert await contents(store) == tasks
+        assert await store.claim(a_claim(limit=10)) == []
+
+    async def test_adding_nothing_answers_nothing(self, store: Store) -> None:
+        """A1: an empty batch."""
+        assert await store.add([], now=NOW, bounds={}) == []
+        assert await store.add([], now=NOW, bounds={"default": 1}) == []
+        assert await contents(store) == []
+
+    async def test_a_large_batch_is_stored_whole(self, store: Store) -> None:
+        """A1: 1,500 tasks in one call, over many queues, given newest first."""
+        tasks = [a_task(queue=f"queue-{number % 7}", parameters=b"[%d]" % number) for number in range(1_500)]
+        assert await store.add(tasks[::-1], now=NOW, bounds={}) == [Added()] * 1_500
+        assert await contents(store) == tasks
+
+    async def test_adding_a_stored_id_changes_nothing(self, store: Store) -> None:
+        """A2: in a later call."""
+        task = a_task(parameters=b'{"first": true}')
+        other = a_task(id=task.id, parameters=b'{"second": true}', priority=Priority.CRITICAL, tags=("x",))
+        await add(store, task)
+        assert await store.add([other], now=NOW + 1, bounds={}) == [Known()]
+        assert await contents(store) == [task]
+        assert ids(await store.claim(a_claim(limit=5))) == [task.id]
+
+    async def test_an_id_twice_in_one_call_is_stored_once(self, store: Store) -> None:
+        """A2: within one call."""
+        task, between = a_task(parameters=b'{"first": true}'), a_task()
+        twin = a_task(id=task.id, parameters=b'{"second": true}', state=State.SCHEDULED, ready_at=NOW + 1)
+        receipts = await store.add([task, between, twin, task], now=NOW, bounds={})
+        assert receipts == [Added(), Added(), Known(), Known()]
+        assert await contents(store) == [task, between]
+        assert await store.due(NOW + DAY, 10) == []
+
+    async def test_adding_a_task_that_has_moved_on_changes_nothing(self, store: Store) -> None:
+        """A2: a repeated submit must not set a running or ended task back."""
+        first, second = a_task(), a_task()
+        await add(store, first, second)
+        claimed = await store.claim(a_claim(limit=2))
+        ended = await settle(store, claimed[0], Completed(b"1"))
+        assert await store.add([first, second], now=NOW, bounds={}) == [Known(), Known()]
+        assert await contents(store) == [ended, claimed[1]]
+
+    async def test_a_stored_id_is_known_before_its_key_is_looked_at(self, store: Store) -> None:
+        """A2: a repeated submit is answered as itself, not as held by itself."""
+        task = a_task(key="once")
+        await add(store, task)
+        assert await store.add([task], now=NOW, bounds={}) == [Known()]
+        assert await store.add([task], now=NOW + 2 * DAY, bounds={}) == [Known()]
+
+    async def test_the_store_tells_its_own_time_or_none(self, store: Store) -> None:
+        """A1: an instant like any other."""
+        time = await store.time()
+        assert time is None or 0 < time < LATEST

@@ -1,0 +1,197 @@
+"""Clauses H1 to H3: heartbeats."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from fairlead.core.events import AlarmRang, Completed, HandedBack
+from fairlead.core.instant import MINUTE, SECOND, Instant
+from fairlead.core.task import Lease, Progress, Task
+from fairlead.storage.protocol import Store
+from fairlead.storage.values import Beat, Filter, Pulse
+from fairlead.testing.builders import (
+    GRACE,
+    LEASE,
+    NOW,
+    WORKER,
+    a_beat,
+    a_claim,
+    a_decision,
+    a_removal,
+    a_task,
+    a_token,
+    an_id,
+    some_tasks,
+)
+from fairlead.testing.clauses.adding import ODD_TEXT
+from fairlead.testing.steps import add, apply_one, ask_to_cancel, claim_one, contents, ids, read, settle
+
+
+def as_extended(task: Task, end: Instant, progress: Progress | None = None, beats: int = 1) -> Task:
+    """The task as heartbeats must leave it."""
+    status = task.status
+    assert status.lease is not None
+    lease = Lease(token=status.lease.token, worker=status.lease.worker, until=end)
+    return Task(
+        task.spec,
+        replace(status, beats=status.beats + beats, lease=lease, alarm=end, progress=progress or status.progress),
+    )
+
+
+class HeartbeatClauses:
+    """What a heartbeat does."""
+
+    async def test_a_heartbeat_moves_lease_end_and_alarm(self, store: Store) -> None:
+        """H1: adds one to beats, leaves version and all else."""
+        await add(store, a_task())
+        task = await claim_one(store)
+        until = NOW + LEASE + SECOND
+        assert await store.extend([a_beat(task)], until=until, grace=GRACE) == [Pulse.HELD]
+        extended = as_extended(task, until)
+        assert await read(store, task) == extended
+        assert await store.due(until - 1, 10) == []
+        assert await store.due(until, 10) == [extended]
+        assert (await store.tally()).next_alarm == until
+
+    async def test_beats_add_up(self, store: Store) -> None:
+        """H1: one more with every heartbeat, also within one call."""
+        await add(store, a_task())
+        task = await claim_one(store)
+        until = NOW + MINUTE
+        assert await store.extend([a_beat(task)] * 3, until=until, grace=GRACE) == [Pulse.HELD] * 3
+        assert await store.extend([a_beat(task)], until=until, grace=GRACE) == [Pulse.HELD]
+        assert await read(store, task) == as_extended(task, until, beats=4)
+
+    async def test_a_heartbeat_never_moves_the_lease_back(self, store: Store) -> None:
+        """H1: one that asks for less is still a heartbeat."""
+        await add(store, a_task())
+        task = await claim_one(store)
+        assert await store.extend([a_beat(task)], until=NOW + SECOND, grace=GRACE) == [Pulse.HELD]
+        assert await read(store, task) == as_extended(task, NOW + LEASE)
+        assert await store.due(NOW + LEASE - 1, 10) == []
+
+    async def test_a_lease_is_never_extended_past_the_timeout_and_its_grace(self, store: Store) -> None:
+        """H1: so that a worker that hangs loses the task too."""
+        await add(store, a_task(timeout=MINUTE))
+        task = await claim_one(store, a_claim(now=NOW + SECOND))
+        latest = NOW + SECOND + MINUTE + GRACE
+        for until in (latest - 1, latest, latest + 1, latest + 60 * MINUTE):
+            assert await store.extend([a_beat(task)], until=until, grace=GRACE) == [Pulse.HELD]
+            stored = await read(store, task)
+            assert stored is not None
+            assert stored.status.alarm == min(until, latest)
+        assert await read(store, task) == as_extended(task, latest, beats=4)
+
+    async def test_a_smaller_grace_does_not_move_the_lease_back(self, store: Store) -> None:
+        """H1: never back, whatever the cap is now."""
+        await add(store, a_task(timeout=5 * SECOND))
+        task = await claim_one(store, a_claim(grace=20 * SECOND))
+        assert task.status.alarm == NOW + 25 * SECOND
+        assert await store.extend([a_beat(task)], until=NOW + LEASE, grace=SECOND) == [Pulse.HELD]
+        assert await read(store, task) == as_extended(task, NOW + 25 * SECOND)
+
+    async def test_the_cap_follows_the_timeout_that_has_grown(self, store: Store) -> None:
+        """H1: the status's timeout, not the spec's."""
+        task = a_task(timeout=5 * SECOND)
+        await add(store, Task(task.spec, replace(task.status, timeout=MINUTE)))
+        claimed = await claim_one(store)
+        await store.extend([a_beat(claimed)], until=NOW + 5 * MINUTE, grace=GRACE)
+        assert await read(store, task) == as_extended(claimed, NOW + MINUTE + GRACE)
+
+    async def test_a_progress_report_replaces_the_old_one(self, store: Store) -> None:
+        """H1: and no report leaves it."""
+        await add(store, a_task())
+        task = await claim_one(store)
+        first = Progress(percent=12.5, message="an eighth", at=NOW + 1)
+        second = Progress(percent=0.0, message=ODD_TEXT)
+        until = NOW + LEASE
+        await store.extend([a_beat(task, progress=first)], until=until, grace=GRACE)
+        await store.extend([a_beat(task)], until=until, grace=GRACE)
+        assert await read(store, task) == as_extended(task, until, first, beats=2)
+        await store.extend([a_beat(task, progress=second)], until=until, grace=GRACE)
+        assert await read(store, task) == as_extended(task, until, second, beats=3)
+
+    async def test_extending_nothing_answers_nothing(self, store: Store) -> None:
+        """H1: an empty batch."""
+        assert await store.extend([], until=NOW + LEASE, grace=GRACE) == []
+
+    async def test_a_large_batch_of_heartbeats_is_answered_in_order(self, store: Store) -> None:
+        """H1: 1,500 beats, every third of a lost lease."""
+        await add(store, *some_tasks(1_500))
+        claimed = await store.claim(a_claim(limit=1_500))
+        stranger = a_token()
+        beats = [a_beat(task, token=stranger if at % 3 == 0 else None) for at, task in enumerate(claimed)]
+        pulses = await store.extend(beats, until=NOW + MINUTE, grace=GRACE)
+        assert pulses == [Pulse.LOST, Pulse.HELD, Pulse.HELD] * 500
+        alarms = [task.status.alarm for task in await contents(store)]
+        assert alarms == [NOW + LEASE, NOW + MINUTE, NOW + MINUTE] * 500
+
+    async def test_a_heartbeat_learns_that_cancel_was_asked(self, store: Store) -> None:
+        """H2: the lease is held and extended all the same."""
+        await add(store, a_task())
+        task = await claim_one(store)
+        asked = await ask_to_cancel(store, task)
+        until = NOW + MINUTE
+        assert await store.extend([a_beat(task)], until=until, grace=GRACE) == [Pulse.CANCEL]
+        assert await read(store, task) == as_extended(asked, until)
+
+    async def test_answers_are_in_the_order_of_the_beats(self, store: Store) -> None:
+        """H2: held, to be cancelled and lost ones mixed."""
+        await add(store, *some_tasks(3))
+        first, second, third = await store.claim(a_claim(limit=3))
+        await ask_to_cancel(store, first)
+        await settle(store, second, Completed())
+        beats = [a_beat(third), a_beat(second), Beat(an_id(), a_token()), a_beat(first), a_beat(third)]
+        pulses = await store.extend(beats, until=NOW + MINUTE, grace=GRACE)
+        assert pulses == [Pulse.HELD, Pulse.LOST, Pulse.LOST, Pulse.CANCEL, Pulse.HELD]
+
+    async def test_a_lease_past_its_end_is_held_until_someone_decides_otherwise(self, store: Store) -> None:
+        """H2: acceptance never compares clocks."""
+        await add(store, a_task())
+        task = await claim_one(store)
+        later = NOW + 3 * LEASE
+        assert await store.extend([a_beat(task)], until=later, grace=GRACE) == [Pulse.HELD]
+        assert await store.due(later - 1, 10) == []
+
+    async def test_another_token_is_lost(self, store: Store) -> None:
+        """H3: and changes nothing, its progress included."""
+        await add(store, a_task())
+        task = await claim_one(store)
+        beat = a_beat(task, token=a_token(), progress=Progress(percent=99))
+        assert await store.extend([beat], until=NOW + MINUTE, grace=GRACE) == [Pulse.LOST]
+        assert await contents(store) == [task]
+
+    async def test_the_token_of_an_earlier_attempt_is_lost(self, store: Store) -> None:
+        """H3: the task is held, but not by this attempt."""
+        await add(store, a_task())
+        first = await claim_one(store)
+        await settle(store, first, HandedBack())
+        second = await claim_one(store)
+        beat = a_beat(first, progress=Progress(percent=99))
+        assert await store.extend([beat], until=NOW + MINUTE, grace=GRACE) == [Pulse.LOST]
+        assert await contents(store) == [second]
+
+    async def test_a_swept_lease_is_never_resurrected(self, store: Store) -> None:
+        """H3: once a sweep has decided, the task waits and goes on waiting."""
+        await add(store, a_task())
+        task = await claim_one(store)
+        change = a_decision(task, AlarmRang(), NOW + LEASE)
+        await apply_one(store, change)
+        before = await contents(store)
+        beat = a_beat(task, progress=Progress(percent=99))
+        assert await store.extend([beat], until=NOW + MINUTE, grace=GRACE) == [Pulse.LOST]
+        assert await contents(store) == before
+        assert await store.find(Filter(worker=WORKER), limit=5) == []
+
+    async def test_tasks_that_are_not_executing_or_not_there_are_lost(self, store: Store) -> None:
+        """H3: queued, ended and removed ones."""
+        queued, removed = a_task(), a_task()
+        await add(store, a_task(), removed)
+        held, removed = await store.claim(a_claim(limit=2))
+        await add(store, queued)
+        await apply_one(store, a_removal(removed))
+        ended = await settle(store, held, Completed(b"1"))
+        beats = [Beat(queued.id, a_token()), a_beat(held), a_beat(removed), Beat(an_id(), a_token())]
+        assert await store.extend(beats, until=NOW + MINUTE, grace=GRACE) == [Pulse.LOST] * 4
+        assert sorted(ids(await contents(store))) == sorted(ids([ended, queued]))
+        assert await store.get([held.id, queued.id]) == [ended, queued]

@@ -1,0 +1,170 @@
+"""Clause C2: best first."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import ClassVar
+
+from hypothesis import settings
+from msgspec.structs import replace
+
+from fairlead.core.events import CancelAsked, Failed, HandedBack, Replayed
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import MINUTE, SECOND
+from fairlead.core.order import HeadStart, Promote, Strict, Table, Weighted, serve
+from fairlead.core.task import Priority, Task
+from fairlead.storage.protocol import Store
+from fairlead.storage.values import Claim, QueueOrder
+from fairlead.testing.builders import NOW, a_claim, a_decision, a_failure, a_task, a_token, an_id
+from fairlead.testing.examples import STEADY, for_examples
+from fairlead.testing.steps import add, apply_one, claim_one, ids, read, settle
+from fairlead.testing.strategies import Line, lines
+
+
+def expected(tasks: list[Task], claim: Claim) -> list[TaskId]:
+    """What the reference would take."""
+    tables: dict[str, Sequence[Table]] = {order.queue: order.tables for order in claim.queues}
+    admitted = [task for task in tasks if task.spec.queue in tables and claim.admits(task.lane)]
+    return ids(serve(admitted, tables, claim.now, claim.limit))
+
+
+class OrderClauses:
+    """In which order tasks are served."""
+
+    settings: ClassVar[settings] = STEADY
+
+    async def test_tasks_are_served_as_the_reference_would(self, store: Store) -> None:
+        """C2: under every policy, over queues, types and capability sets, whatever ties there are."""
+        rounds = itertools.count()
+
+        async def check(line: Line) -> None:
+            number = next(rounds)
+            tasks = [_moved(task, number) for task in line.tasks]
+            queues = tuple(QueueOrder(f"{order.queue}.{number}", order.tables) for order in line.claim.queues)
+            claim = replace(line.claim, queues=queues, token=a_token())
+            await add(store, *tasks)
+            first = ids(await store.claim(claim))
+            assert first == expected(tasks, claim)
+            rest = [task for task in tasks if task.id not in first]
+            assert ids(await store.claim(claim)) == expected(rest, claim)
+
+        await for_examples(lines(), check, self.settings)
+
+    async def test_ids_break_ties(self, store: Store) -> None:
+        """C2: in the order of their bytes, not in that of their arrival."""
+        tasks = [a_task(id=an_id(number=number)) for number in (5, 300, 1, 17, 4_096, 0, 16)]
+        await add(store, *tasks)
+        assert ids(await store.claim(a_claim(limit=10))) == sorted(ids(tasks))
+
+    async def test_ids_break_ties_across_queues_types_and_capabilities(self, store: Store) -> None:
+        """C2: lanes are merged, not served one after the other."""
+        places = [(queue, type, requires) for queue in ("b", "a") for type in ("y", "x") for requires in (("gpu",), ())]
+        tasks = [a_task(queue=queue, type=type, requires=requires) for queue, type, requires in places * 3]
+        await add(store, *tasks)
+        first = await store.claim(a_claim("a", "b", limit=10, capabilities=("gpu",)))
+        second = await store.claim(a_claim("b", "a", limit=100, capabilities=("gpu",)))
+        assert ids(first + second) == ids(tasks)
+
+    async def test_within_a_priority_the_longest_wait_comes_first(self, store: Store) -> None:
+        """C2: not the order in which ids were made."""
+        waits = (3, 9, 1, 9, 27)
+        tasks = [a_task(ready_at=NOW - wait) for wait in waits]
+        await add(store, *tasks)
+        assert ids(await store.claim(a_claim(limit=9))) == ids([tasks[at] for at in (4, 1, 3, 0, 2)])
+
+    async def test_strict_order_never_promotes(self, store: Store) -> None:
+        """C2: however long a low task has waited."""
+        low = a_task(priority=Priority.LOW, ready_at=NOW - 1_000_000 * MINUTE)
+        critical = a_task(priority=Priority.CRITICAL, ready_at=NOW)
+        await add(store, low, critical)
+        assert ids(await store.claim(a_claim(limit=2, policy=Strict()))) == ids([critical, low])
+
+    async def test_a_task_is_promoted_at_the_moment_its_wait_is_long_enough(self, store: Store) -> None:
+        """C2: one microsecond earlier it is not."""
+        policy = Promote(low=10, medium=20, high=30)
+        before = [a_task(priority=Priority.LOW, ready_at=NOW - wait, type=f"{wait}") for wait in (9, 29, 59)]
+        at = [a_task(priority=Priority.LOW, ready_at=NOW - wait, type=f"{wait}") for wait in (10, 30, 60)]
+        rivals = [a_task(priority=priority, ready_at=NOW) for priority in Priority]
+        await add(store, *before, *at, *rivals)
+        critical, high, medium, low = rivals
+        served = [at[2], critical, before[2], at[1], high, before[1], at[0], medium, before[0], low]
+        assert ids(await store.claim(a_claim(limit=20, policy=policy))) == ids(served)
+
+    async def test_nothing_queued_later_passes_a_task_that_counts_as_critical(self, store: Store) -> None:
+        """C2: the bound that the promote policy states."""
+        policy = Promote()
+        old = a_task(priority=Priority.LOW, ready_at=NOW - policy.bound(Priority.LOW))
+        newer = [a_task(priority=Priority.CRITICAL, ready_at=old.status.ready_at + 1) for _ in range(5)]
+        await add(store, *newer, old)
+        assert (await claim_one(store, a_claim(policy=policy))).id == old.id
+
+    async def test_a_head_start_makes_one_line_of_all_priorities(self, store: Store) -> None:
+        """C2: by ready_at less the head start."""
+        policy = HeadStart(critical=30, high=20, medium=10, low=0)
+        tasks = {
+            10: a_task(priority=Priority.LOW, ready_at=NOW + 10),
+            5: a_task(priority=Priority.HIGH, ready_at=NOW + 25),
+            -5: a_task(priority=Priority.CRITICAL, ready_at=NOW + 25),
+            0: a_task(priority=Priority.MEDIUM, ready_at=NOW + 10),
+        }
+        await add(store, *tasks.values())
+        served = [tasks[place] for place in sorted(tasks)]
+        assert ids(await store.claim(a_claim(limit=9, policy=policy))) == ids(served)
+
+    async def test_each_turn_of_a_claim_has_its_own_table(self, store: Store) -> None:
+        """C2: turns count over all queues, and begin again when the tables are used up."""
+        luck = iter([0.99, 0.0, 0.0, 0.0] + [0.0] * 4 + [0.5, 0.9, 0.1, 0.0])
+        tables = Weighted().tables(3, lambda: next(luck))
+        tasks = [a_task(queue=queue, priority=priority) for queue in ("a", "b") for priority in Priority for _ in "12"]
+        await add(store, *tasks)
+        orders = (QueueOrder("a", tables), QueueOrder("b", tables[:2]))
+        claim = replace(a_claim("a", "b", limit=11), queues=orders)
+        assert ids(await store.claim(claim)) == expected(tasks, claim)
+
+    async def test_each_queue_is_ranked_by_its_own_policy(self, store: Store) -> None:
+        """C2: and then all are compared."""
+        promoted = a_task(queue="a", priority=Priority.LOW, ready_at=NOW - 100)
+        strict = a_task(queue="b", priority=Priority.LOW, ready_at=NOW - 200)
+        medium = a_task(queue="b", priority=Priority.MEDIUM)
+        await add(store, promoted, strict, medium)
+        promote = Promote(low=10, medium=20, high=30).tables(1, lambda: 0.0)
+        orders = (QueueOrder("b", Strict().tables(1, lambda: 0.0)), QueueOrder("a", promote))
+        claim = replace(a_claim(limit=5), queues=orders)
+        assert ids(await store.claim(claim)) == ids([promoted, medium, strict])
+
+    async def test_a_retry_goes_to_the_end_and_a_hand_back_keeps_its_place(self, store: Store) -> None:
+        """C2: the order follows ready_at as it was last set."""
+        first, second, third = (a_task(ready_at=NOW - wait) for wait in (30, 20, 10))
+        await add(store, first, second, third)
+        failed, handed_back = await store.claim(a_claim(limit=2))
+        await settle(store, failed, Failed(failure=a_failure(), after=0))
+        await settle(store, handed_back, HandedBack())
+        assert ids(await store.claim(a_claim(limit=5))) == ids([second, third, first])
+
+    async def test_a_replay_at_another_priority_is_served_at_it(self, store: Store) -> None:
+        """C2: the order follows the priority as it was last set."""
+        task, rival = a_task(priority=Priority.LOW), a_task(priority=Priority.HIGH)
+        await add(store, task, rival)
+        await apply_one(store, a_decision(task, CancelAsked()))
+        cancelled = await read(store, task)
+        assert cancelled is not None
+        await apply_one(store, a_decision(cancelled, Replayed(priority=Priority.CRITICAL), NOW + SECOND))
+        assert ids(await store.claim(a_claim(limit=5))) == ids([task, rival])
+
+    async def test_many_lanes_are_merged(self, store: Store) -> None:
+        """C2: 240 lanes, more than a claim has turns."""
+        tasks = [
+            a_task(type=f"type-{number % 60}", priority=Priority(number % 4), ready_at=NOW - number * 7 % 31)
+            for number in range(480)
+        ]
+        await add(store, *tasks)
+        claim = a_claim(limit=200, policy=Promote(low=5, medium=5, high=5))
+        assert ids(await store.claim(claim)) == expected(tasks, claim)
+
+
+def _moved(task: Task, number: int) -> Task:
+    """The task in a queue of this round's own, so that every round finds its queues empty."""
+    queue = f"{task.spec.queue}.{number}"
+    serial = int(task.id[20:], 16)
+    return Task(replace(task.spec, id=an_id(queue, number * 1_000 + serial), queue=queue), task.status)

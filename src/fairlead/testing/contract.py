@@ -1,0 +1,46 @@
+"""The storage contract as tests: one per law, each naming its clause.
+
+A store's test file subclasses `StoreContract` and supplies an async fixture `store` that yields an empty store:
+
+    class TestSqlite(StoreContract):
+        @pytest.fixture
+        async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
+            store = await open_store(f"sqlite:///{tmp_path}/tasks.db")
+            yield store
+            await store.close()
+
+The clauses are in the docstring of `fairlead.storage.protocol`.
+"""
+
+from __future__ import annotations
+
+from fairlead.testing.clauses.adding import AddingClauses
+from fairlead.testing.clauses.bounds import BoundClauses
+from fairlead.testing.clauses.changing import ChangingClauses
+from fairlead.testing.clauses.claiming import ClaimingClauses
+from fairlead.testing.clauses.finding import FindingClauses
+from fairlead.testing.clauses.heartbeats import HeartbeatClauses
+from fairlead.testing.clauses.keys import KeyClauses
+from fairlead.testing.clauses.listing import ListingClauses
+from fairlead.testing.clauses.order import OrderClauses
+from fairlead.testing.clauses.records import RecordClauses
+from fairlead.testing.clauses.refusing import RefusingClauses, RemovingClauses
+from fairlead.testing.clauses.waiting import WaitingClauses
+
+
+class StoreContract(
+    AddingClauses,
+    KeyClauses,
+    BoundClauses,
+    ClaimingClauses,
+    OrderClauses,
+    HeartbeatClauses,
+    ChangingClauses,
+    RefusingClauses,
+    RemovingClauses,
+    FindingClauses,
+    ListingClauses,
+    RecordClauses,
+    WaitingClauses,
+):
+    """Every clause that can be held against a store within one process."""

@@ -1,0 +1,141 @@
+"""Races: the laws that hold whatever runs at once.
+
+A store's test file subclasses `RaceContract` and supplies a fixture `url` that leads to an empty store; each test runs
+with threads and with processes, every member with a store of its own:
+
+    class TestSqliteRaces(RaceContract):
+        @pytest.fixture
+        def url(self, tmp_path: Path) -> str:
+            return f"sqlite:///{tmp_path}/tasks.db"
+
+A store that lives in one process overrides the fixture `crew` instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import MINUTE
+from fairlead.core.task import Task
+from fairlead.storage.protocol import Store
+from fairlead.storage.values import Added
+from fairlead.testing.builders import NOW, a_claim
+from fairlead.testing.crews import Crew, ProcessCrew, Processes, Result, ThreadCrew
+from fairlead.testing.jobs import (
+    a_numbered_task,
+    add_same_ids,
+    add_up_to_bound,
+    add_with_keys,
+    claim_until_empty,
+    count_up,
+    holders,
+    live,
+    sweep_the_same,
+)
+from fairlead.testing.openings import opened
+from fairlead.testing.reference import expected_standing, standing
+from fairlead.testing.steps import add, contents, ids
+
+
+class RaceContract:
+    """What holds when threads or processes meet."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def processes(cls) -> Iterator[Processes]:
+        """Processes to be reused, since starting them takes longer than the races."""
+        with Processes() as processes:
+            yield processes
+
+    @pytest.fixture(params=["threads", "processes"])
+    def crew(self, request: pytest.FixtureRequest) -> Crew:
+        """Those who race."""
+        url: str = request.getfixturevalue("url")
+        if request.param == "threads":
+            return ThreadCrew(lambda: opened(url))
+        return ProcessCrew(request.getfixturevalue("processes"), url)
+
+    def test_racing_claims_never_share_a_task_and_together_take_all(self, crew: Crew) -> None:
+        """C4."""
+        tasks = [a_numbered_task(number) for number in range(200)]
+        alone(crew, lambda store: add(store, *tasks))
+        taken = [task_id for answer in crew.do(claim_until_empty, 7) for task_id in answer]
+        rest = ids(alone(crew, lambda store: store.claim(a_claim(limit=200))))
+        assert sorted(taken + rest) == ids(tasks)
+        assert all(task.status.attempts == 1 for task in alone(crew, contents))
+        assert_tallied(crew)
+
+    def test_of_racing_adds_of_one_key_exactly_one_is_added(self, crew: Crew) -> None:
+        """A3."""
+        answers = crew.do(add_with_keys, 20)
+        added = [task_id for answer in answers for task_id, receipt in answer if receipt == Added()]
+        assert len(added) == 20
+        assert ids(alone(crew, contents)) == sorted(added)
+        assert all(set(holders(answer)) == set(added) for answer in answers)
+
+    def test_of_racing_adds_of_one_id_exactly_one_is_added(self, crew: Crew) -> None:
+        """A2."""
+        answers = crew.do(add_same_ids, 40)
+        times_added = Counter(task_id for answer in answers for task_id, added in answer.items() if added)
+        assert ids(alone(crew, contents)) == sorted(times_added)
+        assert set(times_added.values()) == {1}
+        assert_tallied(crew)
+
+    def test_racing_adds_never_exceed_a_bound_and_together_reach_it(self, crew: Crew) -> None:
+        """A5."""
+        added = sum(crew.do(add_up_to_bound, 25, 30))
+        assert added == 30
+        assert len(alone(crew, contents)) == 30
+        assert_tallied(crew)
+
+    def test_of_racing_sweeps_one_answers_each_alarm(self, crew: Crew) -> None:
+        """G1, G2."""
+        tasks = [a_numbered_task(number) for number in range(60)]
+        alone(crew, lambda store: add(store, *tasks))
+        alone(crew, lambda store: store.claim(a_claim(limit=60)))
+        accepted = [change.id for answer in crew.do(sweep_the_same, NOW + MINUTE) for change in answer]
+        assert sorted(accepted) == ids(tasks)
+        assert {task.status.crashes for task in alone(crew, contents)} == {1}
+        assert_tallied(crew)
+
+    def test_racing_workers_sweepers_and_cancellers_lose_nothing(self, crew: Crew) -> None:
+        """G1, G2, C4: every version of a task was accepted once, and every task has one outcome."""
+        tasks = [a_numbered_task(number) for number in range(60)]
+        alone(crew, lambda store: add(store, *tasks))
+        accepted = [change for answer in crew.do(live) for change in answer]
+        versions: dict[TaskId, list[int]] = {task.id: [1] for task in tasks}
+        for change in accepted:
+            versions[change.id].append(change.version)
+        ended: list[Task] = alone(crew, contents)
+        assert ids(ended) == ids(tasks)
+        for task in ended:
+            assert sorted(versions[task.id]) == list(range(1, task.status.version + 1))
+        assert Counter(change.id for change in accepted if change.ended) == Counter(ids(tasks))
+        assert_tallied(crew)
+
+    def test_racing_puts_lose_no_update(self, crew: Crew) -> None:
+        """R1."""
+        crew.do(count_up, 15)
+        (record,) = alone(crew, lambda store: store.scan("counter"))
+        assert int(record.value) == 15 * crew.size
+
+
+def alone(crew: Crew, step: Callable[[Store], Coroutine[Any, Any, Result]]) -> Result:
+    """Take a step on the crew's store while no one races."""
+
+    async def take() -> Result:
+        async with crew.opening() as store:
+            return await step(store)
+
+    return asyncio.run(take())
+
+
+def assert_tallied(crew: Crew) -> None:
+    """The tally is exact once the race is over."""
+    assert standing(alone(crew, lambda store: store.tally())) == expected_standing(alone(crew, contents))

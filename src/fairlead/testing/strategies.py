@@ -1,0 +1,204 @@
+"""Hypothesis strategies: tasks, policies and claims as they may come.
+
+Ranges are small on purpose: ties, promotions and near misses are what finds mistakes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import hypothesis.strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from msgspec import Struct
+
+from fairlead.core.events import (
+    AlarmRang,
+    CancelAsked,
+    CancelConfirmed,
+    Completed,
+    Crashed,
+    Discarded,
+    Event,
+    Failed,
+    HandedBack,
+    Outcome,
+    Replayed,
+    TimedOut,
+)
+from fairlead.core.identity import WorkerId
+from fairlead.core.instant import DAY, SECOND, Instant, Span
+from fairlead.core.lifecycle import TRANSITIONS
+from fairlead.core.order import HeadStart, Policy, Promote, Strict, Table, Weighted
+from fairlead.core.task import ENDED, Failure, Priority, State, Task
+from fairlead.storage.values import Claim, Filter, QueueOrder
+from fairlead.testing.builders import GRACE, LEASE, NOW, a_task, a_token, an_id
+
+QUEUES: Final = ("a", "b", "a:b")
+TYPES: Final = ("send", "resize")
+CAPABILITIES: Final = ("gpu", "ssd")
+TAGS: Final = ("red", "redder", "blue")
+WORKERS: Final = (WorkerId("w1"), WorkerId("w2"))
+WIDEST: Final = 30
+"""How far from now a task's wait may have begun, and the longest step of a policy, in microseconds."""
+
+priorities: Final = st.sampled_from(Priority)
+queues: Final = st.sampled_from(QUEUES)
+types: Final = st.sampled_from(TYPES)
+capabilities: Final = st.frozensets(st.sampled_from(CAPABILITIES))
+_steps: Final = st.integers(0, WIDEST // 2)
+_weights: Final = st.integers(1, 9)
+
+policies: Final[SearchStrategy[Policy]] = st.one_of(
+    st.builds(Promote, low=_steps, medium=_steps, high=_steps),
+    st.just(Strict()),
+    st.builds(HeadStart, critical=_steps, high=_steps, medium=_steps, low=_steps),
+    st.builds(Weighted, critical=_weights, high=_weights, medium=_weights, low=_weights),
+)
+
+plain_orders: Final = st.sampled_from(
+    [
+        Strict().tables(1, lambda: 0.0),
+        Promote(low=SECOND, medium=SECOND, high=SECOND).tables(1, lambda: 0.0),
+        HeadStart(critical=3 * SECOND, high=2 * SECOND, medium=SECOND).tables(1, lambda: 0.0),
+        Weighted().tables(2, lambda: 0.9),
+    ]
+)
+"""One order of each policy, with steps as long as a test's time takes."""
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """Ready tasks and a claim upon them."""
+
+    tasks: list[Task]
+    claim: Claim
+
+
+@st.composite
+def tables(draw: DrawFn, limit: int) -> tuple[Table, ...]:
+    """The tables of some policy; fewer than the claim has turns, at times."""
+    policy = draw(policies)
+    luck = draw(st.randoms(use_true_random=False))
+    made = policy.tables(max(1, limit), luck.random)
+    return made[: draw(st.integers(1, len(made)))]
+
+
+@st.composite
+def lines(draw: DrawFn) -> Line:
+    """Ready tasks in several queues, many of them equal but for their ids, and a claim for some of them."""
+    numbers = draw(st.lists(st.integers(0, 999), min_size=1, max_size=24, unique=True))
+    tasks = [
+        a_task(
+            id=an_id(number=number),
+            queue=draw(queues),
+            type=draw(types),
+            requires=draw(capabilities),
+            priority=draw(priorities),
+            ready_at=NOW - draw(st.integers(-2, WIDEST)),
+        )
+        for number in numbers
+    ]
+    limit = draw(st.integers(0, 30))
+    return Line(tasks=tasks, claim=draw(claims(NOW, limit, tables(limit))))
+
+
+@st.composite
+def claims(draw: DrawFn, now: Instant, limit: int, orders: SearchStrategy[tuple[Table, ...]] = plain_orders) -> Claim:
+    """Claims for up to so many tasks: wide ones as often as narrow ones."""
+    served = draw(st.just(QUEUES) | st.lists(queues, min_size=1, unique=True))
+    return Claim(
+        queues=tuple(QueueOrder(queue, draw(orders)) for queue in served),
+        worker=draw(st.sampled_from(WORKERS)),
+        token=a_token(),
+        now=now,
+        until=now + LEASE,
+        grace=GRACE,
+        limit=limit,
+        capabilities=draw(st.just(frozenset(CAPABILITIES)) | capabilities),
+        types=draw(st.none() | st.frozensets(types)),
+    )
+
+
+filters: Final[SearchStrategy[Filter]] = st.builds(
+    Filter,
+    states=st.frozensets(st.sampled_from(State), max_size=3),
+    queue=st.none() | queues,
+    type=st.none() | types,
+    priority=st.none() | priorities,
+    worker=st.none() | st.sampled_from(WORKERS),
+    tag=st.none() | st.sampled_from(TAGS),
+    created_from=st.none() | st.integers(NOW - 3, NOW + 3),
+    created_before=st.none() | st.integers(NOW - 3, NOW + 3),
+)
+"""Filters by up to all fields at once."""
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """A task that someone may want to add."""
+
+    number: int
+    queue: str
+    type: str
+    requires: frozenset[str]
+    priority: Priority
+    state: State
+    delay: Span
+    key: str | None
+    key_for: Span
+    tags: frozenset[str]
+
+    def task(self, now: Instant) -> Task:
+        """The task wished for at this moment; the same number in the same queue is the same id."""
+        return a_task(
+            id=an_id(self.queue, self.number),
+            queue=self.queue,
+            type=self.type,
+            requires=self.requires,
+            priority=self.priority,
+            state=self.state,
+            ready_at=now + self.delay if self.state is State.SCHEDULED else now,
+            alarm=now + self.delay if self.state.ended else None,
+            created_at=now,
+            max_retries=1,
+            max_crashes=1,
+            key=self.key,
+            key_until=now + self.key_for if self.key is not None else None,
+            tags=sorted(self.tags),
+        )
+
+
+wishes: Final[SearchStrategy[Wish]] = st.builds(
+    Wish,
+    number=st.integers(0, 12),
+    queue=st.just("a") | queues,
+    type=types,
+    requires=capabilities,
+    priority=priorities,
+    state=st.just(State.QUEUED) | st.sampled_from([State.QUEUED, State.SCHEDULED, *sorted(ENDED)]),
+    delay=st.sampled_from([1, SECOND, DAY]),
+    key=st.sampled_from([None, None, "k", "b:k"]),
+    key_for=st.sampled_from([1, SECOND, DAY]),
+    tags=st.frozensets(st.sampled_from(TAGS)),
+)
+
+_failures: Final = st.builds(Failure, type=st.sampled_from(["ValueError", "OSError"]), message=st.text(max_size=3))
+
+outcomes: Final[SearchStrategy[Outcome]] = st.one_of(
+    st.builds(Completed, st.none() | st.binary(max_size=3)),
+    st.builds(Failed, failure=_failures, retriable=st.booleans(), after=st.sampled_from([None, 0, SECOND])),
+    st.just(TimedOut()),
+    st.builds(Crashed, _failures),
+    st.builds(HandedBack, st.sampled_from([0, SECOND])),
+    st.just(CancelConfirmed()),
+)
+
+_requests: Final[dict[str, SearchStrategy[Event]]] = {
+    CancelAsked.name: st.just(CancelAsked()),
+    AlarmRang.name: st.just(AlarmRang()),
+    Replayed.name: st.builds(Replayed, reset_retries=st.booleans(), priority=st.none() | priorities),
+    Discarded.name: st.just(Discarded()),
+}
+
+
+def requests_to(state: State) -> SearchStrategy[Event]:
+    """What someone who does not hold a task may do to one in this state."""
+    return st.one_of([events for name, events in _requests.items() if (state, name) in TRANSITIONS])

@@ -1,0 +1,108 @@
+"""The SQLite store keeps the storage contract, beside an event loop and without one."""
+
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from fairlead.storage.protocol import Store
+from fairlead.storage.sqlite.store import SqliteStore
+from fairlead.testing.clauses.adding import AddingClauses
+from fairlead.testing.clauses.bounds import BoundClauses
+from fairlead.testing.clauses.changing import ChangingClauses
+from fairlead.testing.clauses.claiming import ClaimingClauses
+from fairlead.testing.clauses.finding import FindingClauses
+from fairlead.testing.clauses.heartbeats import HeartbeatClauses
+from fairlead.testing.clauses.keys import KeyClauses
+from fairlead.testing.clauses.listing import ListingClauses
+from fairlead.testing.clauses.order import OrderClauses
+from fairlead.testing.clauses.records import RecordClauses
+from fairlead.testing.clauses.refusing import RefusingClauses, RemovingClauses
+from fairlead.testing.contract import StoreContract
+from fairlead.testing.crews import Crew, ThreadCrew
+from fairlead.testing.examples import STEADY
+from fairlead.testing.leases import check_leases
+from fairlead.testing.machine import compare_with_memory
+from fairlead.testing.openings import Opening
+from fairlead.testing.races import RaceContract
+
+
+@asynccontextmanager
+async def opened_file(path: Path, *, blocking: bool = False) -> AsyncIterator[Store]:
+    # What these tests ask is what the store answers, not whether it outlives the power: tests/chaos asks that.
+    store = SqliteStore(path, blocking=blocking, synchronous="NORMAL")
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class TestSqlite(StoreContract):
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
+        async with opened_file(tmp_path / "tasks.db") as store:
+            yield store
+
+
+class TestSqliteBlocking(
+    AddingClauses,
+    KeyClauses,
+    BoundClauses,
+    ClaimingClauses,
+    OrderClauses,
+    HeartbeatClauses,
+    ChangingClauses,
+    RefusingClauses,
+    RemovingClauses,
+    FindingClauses,
+    ListingClauses,
+    RecordClauses,
+):
+    """All but the waiting: a call that blocks would keep its event loop from the one that wakes it."""
+
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
+        async with opened_file(tmp_path / "tasks.db", blocking=True) as store:
+            yield store
+
+
+class TestSqliteRaces(RaceContract):
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"sqlite:///{tmp_path}/tasks.db?synchronous=normal"
+
+
+class TestSqliteBlockingRaces(RaceContract):
+    """Threads with a store each, and threads that share one."""
+
+    @pytest.fixture(params=["a store each", "one store"])
+    def crew(self, request: pytest.FixtureRequest, tmp_path: Path) -> Crew:
+        path = tmp_path / "tasks.db"
+        if request.param == "a store each":
+            return ThreadCrew(lambda: opened_file(path, blocking=True))
+        store = SqliteStore(path, blocking=True, synchronous="NORMAL")
+
+        @asynccontextmanager
+        async def shared() -> AsyncIterator[Store]:
+            yield store
+
+        return ThreadCrew(shared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [compare_with_memory, check_leases])
+def test_sqlite_keeps_to_the_model(check: Callable[[Opening], None], tmp_path: Path) -> None:
+    numbers = itertools.count()
+    check(lambda: opened_file(tmp_path / f"{next(numbers)}.db"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [compare_with_memory, check_leases])
+def test_blocking_sqlite_keeps_to_the_model(check: Callable[..., None], tmp_path: Path) -> None:
+    numbers = itertools.count()
+    opening: Opening = lambda: opened_file(tmp_path / f"{next(numbers)}.db", blocking=True)  # noqa: E731
+    # Fewer examples: only who runs an operation differs, not what it does.
+    check(opening, settings=settings(STEADY, max_examples=15))

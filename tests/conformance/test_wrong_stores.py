@@ -1,0 +1,156 @@
+"""The suite rejects stores that break the contract: a test that cannot fail holds nothing."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+from hypothesis import Phase, settings
+
+from fairlead.storage import protocol
+from fairlead.storage.protocol import Store
+from fairlead.testing.contract import StoreContract
+from fairlead.testing.crews import Crew, ThreadCrew
+from fairlead.testing.durability import DurabilityContract
+from fairlead.testing.examples import STEADY
+from fairlead.testing.leases import check_leases
+from fairlead.testing.machine import compare_with_memory
+from fairlead.testing.openings import Opening
+from fairlead.testing.races import RaceContract
+from tests.conformance import wrong_adding, wrong_claiming, wrong_holding, wrong_reading
+from tests.conformance.wrong_store import WrongStore
+from tests.conformance.wrong_stores import WRONG_STORES
+
+CLAUSE = re.compile(r"\b[A-Z][1-9]\b")
+UNSHRUNK = settings(STEADY, phases=[Phase.generate])
+
+HIDDEN_FROM_COMPARISON = [
+    wrong_adding.ReencodesParameters,
+    wrong_adding.CutsAtNul,
+    wrong_adding.ChecksKeysBeforeItAdds,
+    wrong_claiming.LeasesByTheFirstTimeout,
+    wrong_claiming.ChoosesBeforeItTakes,
+    wrong_claiming.LooksAtTheFirstHundred,
+    wrong_holding.ChecksBeforeItChanges,
+    wrong_reading.NeverWakes,
+    wrong_reading.WakesEveryone,
+    wrong_reading.ListensToOneQueue,
+]
+"""What random calls one after the other cannot show, or only in more steps than are taken."""
+
+LEASE_MISTAKES = [
+    wrong_claiming.ClaimsEndedLeases,
+    wrong_claiming.AnswersWithTheTaskAsItWas,
+    wrong_holding.ResurrectsALostLease,
+    wrong_holding.ForgetsTheFence,
+    wrong_holding.IgnoresTheHoldersVersion,
+    wrong_holding.IgnoresBeats,
+    wrong_holding.TakesAnySettleForARepetition,
+    wrong_holding.RefusesARepetition,
+]
+
+
+class Contract(StoreContract):
+    settings = UNSHRUNK
+    patience = 0.3
+
+
+def laws(*contracts: type) -> dict[str, set[str]]:
+    """The tests of contracts in the order they are written, each with the clauses that it names."""
+    return {
+        name: set(CLAUSE.findall(inspect.getdoc(law) or ""))
+        for contract in contracts
+        for part in contract.__mro__
+        for name, law in vars(part).items()
+        if name.startswith("test_")
+    }
+
+
+def opening_of(make: Callable[[], Store]) -> Opening:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Store]:
+        yield make()
+
+    return opened
+
+
+def shared(store: Store) -> Opening:
+    return opening_of(lambda: store)
+
+
+def rejects(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except AssertionError:
+        return True
+    return False
+
+
+def check_law(name: str, make: Callable[[], Store]) -> None:
+    async def check() -> None:
+        await getattr(Contract(), name)(make())
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("wrong", WRONG_STORES, ids=lambda store: store.__name__)
+def test_a_store_that_breaks_a_clause_is_rejected_by_that_clauses_tests(wrong: type[WrongStore]) -> None:
+    relevant = [name for name, clauses in laws(Contract).items() if wrong.breaks in clauses]
+    assert any(rejects(partial(check_law, name, wrong)) for name in relevant)
+
+
+@pytest.mark.parametrize(
+    "wrong", [store for store in WRONG_STORES if store not in HIDDEN_FROM_COMPARISON], ids=lambda store: store.__name__
+)
+def test_a_wrong_store_does_not_agree_with_memory(wrong: type[WrongStore]) -> None:
+    assert rejects(partial(compare_with_memory, opening_of(wrong), settings=UNSHRUNK))
+
+
+@pytest.mark.parametrize("wrong", LEASE_MISTAKES, ids=lambda store: store.__name__)
+def test_a_store_that_loses_track_of_leases_is_rejected_by_the_lease_machines(wrong: type[WrongStore]) -> None:
+    assert rejects(partial(check_leases, opening_of(wrong), settings=UNSHRUNK))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "race"),
+    [
+        (wrong_adding.ChecksKeysBeforeItAdds, RaceContract.test_of_racing_adds_of_one_key_exactly_one_is_added),
+        (wrong_adding.LetsOneTooManyIn, RaceContract.test_racing_adds_never_exceed_a_bound_and_together_reach_it),
+        (
+            wrong_claiming.ChoosesBeforeItTakes,
+            RaceContract.test_racing_claims_never_share_a_task_and_together_take_all,
+        ),
+        (wrong_holding.ChecksBeforeItChanges, RaceContract.test_of_racing_sweeps_one_answers_each_alarm),
+        (
+            wrong_claiming.ChoosesBeforeItTakes,
+            RaceContract.test_racing_workers_sweepers_and_cancellers_lose_nothing,
+        ),
+        (wrong_reading.PutsWhateverIsExpected, RaceContract.test_racing_puts_lose_no_update),
+    ],
+    ids=lambda value: value.__name__,
+)
+def test_a_store_that_does_in_two_steps_what_is_one_loses_races(
+    wrong: type[WrongStore], race: Callable[[RaceContract, Crew], None]
+) -> None:
+    assert rejects(lambda: race(RaceContract(), ThreadCrew(shared(wrong()))))
+
+
+def test_a_store_that_claims_in_steps_is_right_as_long_as_no_one_else_runs() -> None:
+    compare_with_memory(opening_of(wrong_claiming.ChoosingStore), settings=settings(UNSHRUNK, max_examples=15))
+
+
+def test_every_clause_is_named_by_a_test() -> None:
+    stated = set(re.findall(r"^    ([A-Z]\d)  ", inspect.getdoc(protocol) or "", re.MULTILINE))
+    assert set().union(*laws(StoreContract, RaceContract, DurabilityContract).values()) == stated
+
+
+def test_every_test_names_a_clause() -> None:
+    tests = laws(StoreContract, RaceContract, DurabilityContract)
+    assert [name for name, clauses in tests.items() if not clauses] == []
+
+
+def test_every_clause_that_one_process_can_break_has_a_wrong_store() -> None:
+    assert {store.breaks for store in WRONG_STORES} == set().union(*laws(StoreContract).values())
