@@ -1,0 +1,111 @@
+"""Every statement finds its rows by the index that was made for it: no cost grows with the number of tasks."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from fairlead.core.task import State
+from fairlead.storage.sqlite.database import connect
+from fairlead.storage.sqlite.reading import _listings
+from fairlead.storage.sqlite.statements import statement
+
+_SORTED = "temporary b-tree"
+
+PLANS: dict[str, set[str]] = {
+    "ids_known": {"the ids asked for", "status by status_id"},
+    "key_free": {"key by its primary key"},
+    "key_holder": {"key by its primary key"},
+    "key_take": set(),
+    "lane_add": set(),
+    "lane_count": {"lane by its primary key"},
+    "lane_forget": {"lane by its primary key"},
+    "lane_heads": {"status by status_ready", "task by its primary key"},
+    "lane_named": {"lane by its primary key"},
+    "lane_number": {"lane by sqlite_autoindex_lane_1"},
+    "lanes_ready": {"the queues asked for", "lane by sqlite_autoindex_lane_1"},
+    # One row per lane, and lanes are few: this is the O(lanes) of clause F4.
+    "lanes_tally": {"all of lane", "status by status_ready"},
+    "last_number": {"status by its primary key"},
+    "leases_due": {"status by status_lease", "task by its primary key"},
+    "next_alarm": {"status by status_lease", "status by status_alarm"},
+    "queue_depth": {"lane by sqlite_autoindex_lane_1"},
+    "record_drop": {"record by its primary key"},
+    "record_put": set(),
+    "record_version": {"record by its primary key"},
+    "records": {"record by its primary key"},
+    "spec_by_number": {"task by its primary key"},
+    "status_add": set(),
+    "status_remove": {"status by its primary key"},
+    "status_set": {"status by its primary key"},
+    "statuses_by_id": {"the ids asked for", "status by status_id"},
+    "task_add": set(),
+    "task_remove": {"task by its primary key"},
+    "tasks_by_id": {"the ids asked for", "status by status_id", "task by its primary key"},
+    "tasks_due": {"status by status_alarm", "task by its primary key"},
+}
+
+_LISTED = {"all of lane", "task by its primary key"}
+LISTINGS: dict[State | None, set[str]] = {
+    None: _LISTED | {"status by status_id"},
+    **dict.fromkeys(State, _LISTED | {"status by status_state"}),
+    State.QUEUED: _LISTED | {"status by status_id"},
+    # As many as are held by workers, and therefore few: sorted rather than kept in a further index.
+    State.EXECUTING: _LISTED | {"all of status_lease", _SORTED},
+}
+
+
+@pytest.fixture
+def connection(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(connect(path, synchronous="FULL")) as connection:
+        yield connection
+
+
+def test_every_statement_has_a_plan_here() -> None:
+    files = (resources.files("fairlead.storage.sqlite") / "sql").iterdir()
+    assert {Path(file.name).stem for file in files} == {*PLANS, "tasks_newest", "tasks_oldest"}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_statement_uses_its_index(connection: sqlite3.Connection, name: str) -> None:
+    assert plan(connection, statement(name)) == PLANS[name]
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize("state", LISTINGS)
+def test_a_listing_streams_from_its_index(
+    connection: sqlite3.Connection, state: State | None, newest_first: bool
+) -> None:
+    (query,) = _listings(frozenset() if state is None else frozenset({state}), newest_first)
+    assert plan(connection, query) == LISTINGS[state]
+
+
+def plan(connection: sqlite3.Connection, query: str) -> set[str]:
+    """What a query reads and how, in words that do not change with SQLite's version."""
+    bare = re.sub("--.*", "", query)
+    named, numbered = re.findall(r":([a-z]+)", bare), set(re.findall(r"\?\d", bare))
+    nothing: dict[str, None] | list[None] = dict.fromkeys(named) or [None] * (len(numbered) or bare.count("?"))
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {query}", nothing)
+    return {step for *_, detail in rows if (step := _in_words(detail)) is not None}
+
+
+def _in_words(detail: str) -> str | None:
+    if "TEMP B-TREE" in detail:
+        return _SORTED
+    found = re.match(
+        r"(SCAN|SEARCH) (?:TABLE )?(\S+)(?:.*? USING (?:COVERING )?(?:INDEX (\w+)|(.*PRIMARY KEY)))?", detail
+    )
+    if found is None or found[2].startswith("("):
+        return None
+    verb, table, index, primary = found.groups()
+    if "VIRTUAL TABLE" in detail:
+        return "the ids asked for" if table == "asked" else "the queues asked for"
+    if verb == "SCAN":
+        return f"all of {index if index and table != 'lane' else table}"
+    return f"{table} by its primary key" if primary or index is None else f"{table} by {index}"
