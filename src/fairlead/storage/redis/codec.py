@@ -1,0 +1,73 @@
+"""How a task becomes bytes and back.
+
+A value is a msgpack array [where the status starts, kind, idempotency key or nil, spec, status], so that Lua can find
+and replace the status without a look at the spec. The id is in the key's name and not repeated in the spec.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from fairlead.core.identity import TaskId
+from fairlead.core.task import Spec, Status, Task
+from fairlead.storage.redis.keys import Kind
+
+_encoder: Final = msgspec.msgpack.Encoder()
+encode: Final = _encoder.encode
+"""Anything as msgpack."""
+
+_HEAD: Final = 1 + 5 + 9
+"""Bytes up to the idempotency key: the array, a 32-bit offset, a kind of eight letters."""
+
+_SPEC_ARRAY: Final = 1 if len(Spec.__struct_fields__) < 16 else 3
+_ID: Final = 2 + 32
+"""Bytes of an id in a spec: a one-byte length and its letters."""
+
+_START: Final = b"\x95\xce"
+"""An array of five, the first a 32-bit number."""
+
+_NOTHING: Final = b"\xc0"
+_EMPTY_TEXT: Final = b"\xa0"
+
+
+class _Stored(Struct, array_like=True):
+    status_at: int
+    kind: str
+    key: str | None
+    spec: Spec
+    status: Status
+
+
+_decode: Final = msgspec.msgpack.Decoder(_Stored).decode
+
+
+def task_value(task: Task, kind: Kind) -> bytes:
+    """A task's value."""
+    spec = encode(task.spec)
+    key = task.spec.idempotency_key
+    packed_key = _NOTHING if key is None else encode(key)
+    status_at = _HEAD + len(packed_key) + len(spec) - _ID + 1
+    return b"".join(
+        (
+            _START,
+            status_at.to_bytes(4, "big"),
+            kind.mark,
+            packed_key,
+            spec[:_SPEC_ARRAY],
+            _EMPTY_TEXT,
+            spec[_SPEC_ARRAY + _ID :],
+            encode(task.status),
+        )
+    )
+
+
+def task_of(task_id: TaskId, value: bytes) -> Task:
+    """The task of this id with this value."""
+    stored = _decode(value)
+    # The struct was made a line above and no one else has seen it: setting its id is still part of making it.
+    force_setattr(stored.spec, "id", task_id)
+    return Task(stored.spec, stored.status)

@@ -1,0 +1,197 @@
+"""Reading: tasks by id, by alarm and by filter, and how the store stands.
+
+What spans slots is gathered slot by slot and merged here: reads need no single step, because every change that
+follows from one is a compare-and-set.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from fairlead.core.identity import TaskId, slot_of_id
+from fairlead.core.instant import Instant
+from fairlead.core.task import Lane, Priority, State, Task
+from fairlead.storage.redis import scripts
+from fairlead.storage.redis.client import Call, Client
+from fairlead.storage.redis.codec import task_of
+from fairlead.storage.redis.keys import STATES, TREES, Keys, id_bytes, id_text
+from fairlead.storage.redis.wire import Reply
+from fairlead.storage.values import Filter, LaneTally, Tally
+
+UNUSED_FOR: Final = 3600
+"""Seconds after which an empty slot is forgotten. Those who use a slot register it every few seconds."""
+
+_RETIRE_EVERY: Final = 600.0
+_GET_CHUNK: Final = 500
+_WALK_CHUNK: Final = 200
+_WALK_MOST: Final = 2_000
+
+
+class Finder:
+    """The reading half of a store."""
+
+    def __init__(self, client: Client, keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+        self._retired = time.monotonic()
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        """The tasks with these ids."""
+        by_slot: dict[int, list[int]] = {}
+        packed: dict[int, bytes] = {}
+        for at, task_id in enumerate(ids):
+            binary = id_bytes(task_id)
+            if binary is not None:
+                slot = slot_of_id(task_id)
+                packed[at] = self._keys.base(slot) + b"t" + binary
+                by_slot.setdefault(slot if self._client.spread else 0, []).append(at)
+        chunks = [
+            positions[first : first + _GET_CHUNK]
+            for positions in by_slot.values()
+            for first in range(0, len(positions), _GET_CHUNK)
+        ]
+        calls = [Call(packed[chunk[0]], ("MGET", *[packed[at] for at in chunk])) for chunk in chunks]
+        tasks: list[Task | None] = [None] * len(ids)
+        if calls:
+            for chunk, values in zip(chunks, await self._client.run(calls, repeatable=True), strict=True):
+                for at, value in zip(chunk, values, strict=True):
+                    if value is not None:
+                        tasks[at] = task_of(ids[at], value)
+        return tasks
+
+    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None) -> list[Task]:
+        """The tasks whose alarm has come, earliest first."""
+        slots = await self.slots()
+        await self._retire(slots)
+        mark = ("", "") if after is None else (after[0], id_bytes(after[1]) or b"")
+        calls = [
+            Call(key, (1, key, now, limit, *mark), scripts.DUE)
+            for slot in slots
+            for key in (self._keys.base(slot) + b"a", self._keys.base(slot) + b"e")
+        ]
+        if not calls or limit <= 0:
+            return []
+        entries: list[tuple[int, bytes]] = []
+        for reply in await self._client.run(calls, repeatable=True):
+            entries += [(int(float(alarm)), binary) for binary, alarm in zip(reply[::2], reply[1::2], strict=True)]
+        entries.sort()
+        tasks = await self.get([id_text(binary) for _, binary in entries[:limit]])
+        # A task may have moved on since its alarm was listed.
+        found = [task for task in tasks if task and task.status.alarm is not None and task.status.alarm <= now]
+        return sorted(found, key=lambda task: (task.status.alarm or 0, task.id))
+
+    async def find(self, matching: Filter, *, limit: int, newest_first: bool, after: TaskId | None) -> list[Task]:
+        """One page of the tasks a filter admits, by id."""
+        if limit <= 0:
+            return []
+        slots = await self.slots() if matching.queue is None else [self._keys.slot(matching.queue)]
+        if matching.worker is not None or matching.states == {State.EXECUTING}:
+            return await self._find_leased(slots, matching, limit, newest_first, after)
+        states = matching.states or frozenset(State)
+        trees = [self._keys.base(slot) + b"i" + tree for slot in slots for tree in sorted({TREES[s] for s in states})]
+        found: list[Task] = []
+        mark = b"" if after is None else id_bytes(after) or b""
+        size = min(max(limit, 16), _WALK_CHUNK)
+        while trees and len(found) < limit:
+            ids, trees, mark = await self._walk(trees, mark, size, newest_first)
+            found += [task for task in await self.get(ids) if task is not None and matching.admits(task)]
+            size = min(2 * size, _WALK_MOST)
+        return found[:limit]
+
+    async def tally(self) -> Tally:
+        """How the whole store stands."""
+        slots = await self.slots()
+        calls = [Call(base, (1, base), scripts.TALLY) for base in map(self._keys.base, slots)]
+        replies = await self._client.run(calls, repeatable=True) if calls else []
+        lanes: list[LaneTally] = []
+        alarms: list[float] = []
+        for reply in replies:
+            lanes += _lane_tallies(reply)
+            alarms += [float(alarm) for alarm in reply[3] if alarm != b"inf"]
+        return Tally(lanes, int(min(alarms)) if alarms else None)
+
+    async def _walk(
+        self, trees: Sequence[bytes], mark: bytes, size: int, newest_first: bool
+    ) -> tuple[list[TaskId], list[bytes], bytes]:
+        """The next ids of all trees together, the trees that may have more, and where to go on."""
+        calls = [Call(tree, (1, tree, mark, size, int(newest_first)), scripts.WALK) for tree in trees]
+        listed = await self._client.run(calls, repeatable=True)
+        ends = [ids[-1] for ids in listed if len(ids) == size]
+        merged = sorted((binary for ids in listed for binary in ids), reverse=newest_first)
+        if not ends:
+            return [id_text(binary) for binary in merged], [], mark
+        # Beyond the nearest end of a tree that has more, others' ids may come after what is still to be listed there.
+        end = max(ends) if newest_first else min(ends)
+        within = [binary for binary in merged if (binary >= end if newest_first else binary <= end)]
+        still = [
+            tree
+            for tree, ids in zip(trees, listed, strict=True)
+            if ids and (len(ids) == size or (ids[-1] < end if newest_first else ids[-1] > end))
+        ]
+        return [id_text(binary) for binary in within], still, end
+
+    async def _find_leased(
+        self, slots: Sequence[int], matching: Filter, limit: int, newest_first: bool, after: TaskId | None
+    ) -> list[Task]:
+        """Tasks under a lease: few enough, being one per busy worker slot, to be sorted here."""
+        keys = [self._keys.base(slot) + b"e" for slot in slots]
+        replies = (
+            await self._client.run([Call(key, ("ZRANGE", key, 0, -1)) for key in keys], repeatable=True) if keys else []
+        )
+        ids = sorted((id_text(binary) for reply in replies for binary in reply), reverse=newest_first)
+        if after is not None:
+            ids = [task_id for task_id in ids if (task_id < after if newest_first else task_id > after)]
+        found: list[Task] = []
+        for first in range(0, len(ids), _GET_CHUNK):
+            tasks = await self.get(ids[first : first + _GET_CHUNK])
+            found += [task for task in tasks if task is not None and matching.admits(task)]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def slots(self) -> list[int]:
+        """The slots that may have tasks."""
+        registry = self._keys.registry
+        slots = await self._client.run_one(Call(registry, ("ZRANGE", registry, 0, -1)), repeatable=True)
+        return [int(slot) for slot in slots]
+
+    async def _retire(self, slots: Sequence[int]) -> None:
+        """Now and then, forget slots that are empty and that no one has used for long."""
+        if not slots or time.monotonic() - self._retired < _RETIRE_EVERY:
+            return
+        self._retired = time.monotonic()
+        await self.retire(slots, UNUSED_FOR)
+
+    async def retire(self, slots: Sequence[int], unused_for: int) -> int:
+        """Forget those of the slots that are empty and were not used for so many seconds; how many there were."""
+        if not slots:
+            return 0
+        calls = [Call(key, ("EXISTS", key)) for key in (self._keys.base(slot) + b"d" for slot in slots)]
+        held = await self._client.run(calls, repeatable=True)
+        empty = [slot for slot, exists in zip(slots, held, strict=True) if not exists]
+        if not empty:
+            return 0
+        registry = self._keys.registry
+        retired: int = await self._client.run_one(Call(registry, (1, registry, unused_for, *empty), scripts.RETIRE))
+        return retired
+
+
+def _lane_tallies(reply: Sequence[Reply]) -> list[LaneTally]:
+    """The lanes of one slot."""
+    descriptors, fields, heads, _ = reply
+    kinds: dict[bytes, tuple[str, str, tuple[str, ...]]] = {
+        kind: msgspec.msgpack.decode(descriptor, type=tuple[str, str, tuple[str, ...]])
+        for kind, descriptor in zip(descriptors[::2], descriptors[1::2], strict=True)
+    }
+    oldest = {lane: int(float(ready_at)) for lane, ready_at in zip(heads[::2], heads[1::2], strict=True)}
+    counts: dict[bytes, dict[State, int]] = {}
+    for field, number in zip(fields[::2], fields[1::2], strict=True):
+        counts.setdefault(field[:9], {})[STATES[field[9:]]] = int(number)
+    return [
+        LaneTally(Lane(*kinds[lane[:8]], Priority(int(lane[8:]))), states, oldest.get(lane))
+        for lane, states in counts.items()
+    ]

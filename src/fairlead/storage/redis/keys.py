@@ -1,0 +1,133 @@
+"""What is kept where.
+
+Every key of a slot begins with the slot's base, a hash tag: `{fl:4711}`. The slot is what a task id carries, so an id
+leads to its keys without a second index, and all that one operation touches is on one node of a Cluster. Behind it:
+
+    t<id>            a task: spec and status                     string, see codec
+    l<lane>          the ready tasks of a lane                   sorted set: id by ready_at
+    e                tasks under a lease                         sorted set: id by alarm
+    a                other tasks that have an alarm              sorted set: id by alarm
+    n                counts                                      hash: <lane><state's code>
+    d                descriptors of the kinds that have tasks    hash: kind -> msgpack [queue, type, capabilities]
+    q<queue>         lanes of a queue that have ready tasks      hash: lane -> descriptor
+    b<queue>         doorbell: a ring per new ready task         list, short, expires
+    o                outbox: what the journal has yet to learn   sorted set: id, or id and -, by when it may be read
+    y<queue> <key>   idempotency key                             string: holder's id, until when in decimal
+    i<tree>          ids in order: the starts of buckets         sorted set by member
+    i<tree><start>   a bucket of ids                             sorted set by member
+
+A kind is a digest of (queue, type, capabilities); a lane is a kind and the digit of a priority. Ids are their 16 bytes.
+Every key goes when what it lists goes: with the last task of a slot nothing of the slot is left but its doorbells,
+which expire. Two keys are of no slot:
+
+    {fl}slots        slots in use                                sorted set: slot by when it was last used, in seconds
+    {fl}r<kind>      records of a kind                           hash: name -> version, space, value
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from fairlead.core.identity import TaskId, slot_of
+from fairlead.core.task import Priority, Spec, State
+
+CODES: Final = {
+    State.SCHEDULED: "s",
+    State.QUEUED: "q",
+    State.EXECUTING: "e",
+    State.COMPLETED: "c",
+    State.FAILED: "f",
+    State.DEAD_LETTER: "d",
+    State.CANCELLED: "x",
+}
+STATES: Final = {code.encode(): state for state, code in CODES.items()}
+
+TREES: Final = {state: b"w" if state in (State.QUEUED, State.EXECUTING) else CODES[state].encode() for state in State}
+"""Which tree of ids lists the tasks of a state. Queued and executing share one, so that a claim need not move them."""
+
+_KINDS_KEPT: Final = 10_000
+
+
+class Kind(Struct, frozen=True):
+    """What tasks of one queue, type and capability set have in common."""
+
+    digest: str
+    descriptor: bytes
+    queue: str
+    slot: int
+    base: bytes
+    """What every key of its slot begins with."""
+    lanes: tuple[str, ...]
+    """Its lanes, by priority."""
+    mark: bytes
+    """Its digest as a value holds it."""
+
+
+class Keys:
+    """The names of one store's keys."""
+
+    def __init__(self, prefix: str) -> None:
+        self.registry = b"{%s}slots" % prefix.encode()
+        self._prefix = prefix
+        self._bases: dict[int, bytes] = {}
+        self._slots: dict[str, int] = {}
+        self._kinds: dict[tuple[str, str, tuple[str, ...]], Kind] = {}
+
+    def base(self, slot: int) -> bytes:
+        """What every key of a slot begins with."""
+        base = self._bases.get(slot)
+        if base is None:
+            base = self._bases[slot] = b"{%s:%d}" % (self._prefix.encode(), slot)
+        return base
+
+    def slot(self, queue: str) -> int:
+        """The slot of a queue."""
+        slot = self._slots.get(queue)
+        if slot is None:
+            slot = self._slots[queue] = slot_of(queue)
+        return slot
+
+    def records(self, kind: str) -> bytes:
+        """The records of a kind."""
+        return f"{{{self._prefix}}}r{kind}".encode()
+
+    def kind(self, spec: Spec) -> Kind:
+        """The kind of a task."""
+        what = (spec.queue, spec.type, spec.requires)
+        kind = self._kinds.get(what)
+        if kind is None:
+            if len(self._kinds) >= _KINDS_KEPT:
+                self._kinds.clear()
+            descriptor = msgspec.msgpack.encode(what)
+            digest = base64.urlsafe_b64encode(hashlib.blake2b(descriptor, digest_size=6).digest()).decode()
+            slot = self.slot(spec.queue)
+            lanes = tuple(f"{digest}{int(priority)}" for priority in Priority)
+            mark = msgspec.msgpack.encode(digest)
+            kind = self._kinds[what] = Kind(digest, descriptor, spec.queue, slot, self.base(slot), lanes, mark)
+        return kind
+
+
+def id_bytes(task_id: TaskId) -> bytes | None:
+    """The 16 bytes of an id; None for what can be no task's id."""
+    try:
+        packed = bytes.fromhex(task_id)
+    except ValueError:
+        return None
+    return packed if len(packed) == 16 and len(task_id) == 32 else None
+
+
+def id_text(packed: bytes) -> TaskId:
+    """The id of these 16 bytes."""
+    return TaskId(packed.hex())
+
+
+def hash_slot(key: bytes) -> int:
+    """The slot of a Redis Cluster that a key with a hash tag is in."""
+    start = key.index(b"{")
+    return binascii.crc_hqx(key[start + 1 : key.index(b"}", start)], 0) % 16384

@@ -1,0 +1,111 @@
+-- Store new tasks of one slot.
+--
+-- KEYS[1]  the slot's base
+-- ARGV[1]  now
+-- ARGV[2]  how many kinds follow
+-- ARGV     per kind: kind, queue, descriptor, the queue's bound or ''
+-- ARGV     per task: id, lane, state's code, ready_at, alarm or '', idempotency key, value
+--          where the key is '', or until when it is held, a space, its queue, a space and its name
+--
+-- Returns per task: 1 added | 0 known | the id of the key's holder | {depth, bound} when the queue is full.
+
+local base, kinds, depths = KEYS[1], {}, {}
+local at = 3
+for _ = 1, ARGV[2] do
+  kinds[ARGV[at]] = at
+  at = at + 4
+end
+
+-- The holder of an idempotency key, if it is held now.
+local function holder_of(name)
+  local held = call('get', base .. 'y' .. name)
+  if held and tonumber(string.sub(held, 17)) > tonumber(ARGV[1]) then
+    return string.sub(held, 1, 16)
+  end
+  return nil
+end
+
+-- How many tasks of a queue wait.
+local function depth_of(queue)
+  local depth, stored = 0, call('hgetall', base .. 'd')
+  local named = {}
+  for entry = 1, #stored, 2 do
+    named[stored[entry]] = cmsgpack.unpack(stored[entry + 1])[1] == queue
+  end
+  local numbers = call('hgetall', base .. 'n')
+  for entry = 1, #numbers, 2 do
+    local code = string.sub(numbers[entry], 10)
+    if (code == 'q' or code == 's') and named[string.sub(numbers[entry], 1, 8)] then
+      depth = depth + numbers[entry + 1]
+    end
+  end
+  return depth
+end
+
+-- Store a task that has an idempotency key, or whose queue has a bound.
+local function store(id, waits, queue, bound, key, value)
+  if call('exists', base .. 't' .. id) == 1 then
+    return 0
+  end
+  local space = string.find(key, ' ', 1, true)
+  local holder = space and holder_of(string.sub(key, space + 1))
+  if holder then
+    return holder
+  end
+  if bound and waits then
+    local depth = depths[queue] or depth_of(queue)
+    if depth >= bound then
+      return { depth, bound }
+    end
+    depths[queue] = depth + 1
+  end
+  call('set', base .. 't' .. id, value)
+  if space then
+    call('set', base .. 'y' .. string.sub(key, space + 1), id .. string.sub(key, 1, space - 1))
+  end
+  return 1
+end
+
+local receipts, indexes, trees, counted = {}, {}, {}, {}
+for first = at, #ARGV, 7 do
+  local id, lane, code, ready_at, alarm, key, value = unpack(ARGV, first, first + 6)
+  local kind = kinds[string.sub(lane, 1, 8)]
+  local bound = ARGV[kind + 3]
+  local receipt
+  if key == '' and bound == '' then
+    receipt = call('set', base .. 't' .. id, value, 'nx') and 1 or 0
+  else
+    receipt = store(id, code == 's' or code == 'q', ARGV[kind + 1], tonumber(bound), key, value)
+  end
+  if receipt == 1 then
+    if code == 'q' then
+      put(indexes, 'l' .. lane, ready_at, id)
+    end
+    if alarm ~= '' then
+      put(indexes, 'a', alarm, id)
+    end
+    put(trees, code == 'q' and 'w' or code, id)
+    counted[lane .. code] = (counted[lane .. code] or 0) + 1
+  end
+  receipts[#receipts + 1] = receipt
+end
+
+for suffix, list in pairs(indexes) do
+  write('zadd', base .. suffix, list)
+end
+for tree, ids in pairs(trees) do
+  plant(base .. 'i' .. tree, ids)
+end
+local ready = {}
+for field, by in pairs(counted) do
+  local code, kind = string.sub(field, 10), kinds[string.sub(field, 1, 8)]
+  local queue = ARGV[kind + 1]
+  count(base, string.sub(field, 1, 9), code, by, queue, ARGV[kind + 2], true)
+  if code == 'q' then
+    ready[queue] = (ready[queue] or 0) + by
+  end
+end
+for queue, times in pairs(ready) do
+  ring(base .. 'b' .. queue, times)
+end
+return receipts

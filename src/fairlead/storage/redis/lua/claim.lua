@@ -1,0 +1,179 @@
+-- Take the best ready tasks: lane heads are merged by the tables given, as fairlead.core.order.serve would.
+--
+-- KEYS     per queue: its slot's base
+-- ARGV[1]  now      ARGV[2]  until    ARGV[3]  grace    ARGV[4]  limit
+-- ARGV[5]  turn of the first task: which of a queue's tables it is chosen by
+-- ARGV[6]  worker   ARGV[7]  token
+-- ARGV[8]  capabilities, a msgpack array
+-- ARGV[9]  types, a msgpack array, or '' for any
+-- ARGV     per queue: its name, its tables (msgpack: tables of four lines [rank, head start, [[after, rank], ...]])
+--
+-- Returns id, value, id, value, ... best first.
+
+local now, till, grace, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local first_turn, worker, token = tonumber(ARGV[5]), ARGV[6], ARGV[7]
+
+local function set_of(list)
+  local set = {}
+  for _, member in ipairs(list) do
+    set[member] = true
+  end
+  return set
+end
+
+local capabilities = set_of(cmsgpack.unpack(ARGV[8]))
+local types = ARGV[9] ~= '' and set_of(cmsgpack.unpack(ARGV[9]))
+
+local function admits(descriptor)
+  local kind = cmsgpack.unpack(descriptor)
+  if types and not types[kind[2]] then
+    return false
+  end
+  for _, capability in ipairs(kind[3]) do
+    if not capabilities[capability] then
+      return false
+    end
+  end
+  return true
+end
+
+-- Let a lane's head be the next one it has; heads are fetched a few at a time, as they are needed.
+local function advance(lane)
+  lane.at = lane.at + 2
+  if lane.at > #lane.heads then
+    lane.heads = call('zrange', lane.key, lane.taken, lane.taken + lane.fetch - 1, 'withscores')
+    lane.fetch = math.min(2 * lane.fetch, limit)
+    lane.at = 1
+  end
+  lane.id = lane.heads[lane.at]
+  lane.ready_at = tonumber(lane.heads[lane.at + 1])
+end
+
+-- Lanes of one queue and priority are in the same order under every table: the head of the line is the least of theirs.
+local function find_head(line)
+  local best
+  for _, lane in ipairs(line.lanes) do
+    if lane.id and (not best or lane.ready_at < best.ready_at
+        or (lane.ready_at == best.ready_at and before(lane.id, best.id))) then
+      best = lane
+    end
+  end
+  line.head = best
+end
+
+local function judge(line, turn)
+  local rule = line.tables[turn % #line.tables + 1][line.priority + 1]
+  local rank, waited = rule[1], now - line.head.ready_at
+  for _, step in ipairs(rule[3]) do
+    if waited < step[1] then
+      break
+    end
+    rank = step[2]
+  end
+  line.rank = rank
+  line.mark = line.head.ready_at - rule[2]
+end
+
+local lines, slots = {}, {}
+for at = 1, #KEYS do
+  local base, queue, tables = KEYS[at], ARGV[8 + 2 * at], cmsgpack.unpack(ARGV[9 + 2 * at])
+  local slot = { base = base, added = {}, removed = {} }
+  slots[at] = slot
+  local by_priority = {}
+  local ready = call('hgetall', base .. 'q' .. queue)
+  for entry = 1, #ready, 2 do
+    if admits(ready[entry + 1]) then
+      local priority = tonumber(string.sub(ready[entry], 9))
+      local line = by_priority[priority]
+      if not line then
+        line = { priority = priority, tables = tables, lanes = {} }
+        by_priority[priority] = line
+        lines[#lines + 1] = line
+      end
+      local lane = {
+        base = base, queue = queue, slot = slot, name = ready[entry], key = base .. 'l' .. ready[entry],
+        heads = {}, at = 1, taken = 0, moved = 0, fetch = 4, id = false, ready_at = false,
+      }
+      advance(lane)
+      line.lanes[#line.lanes + 1] = lane
+    end
+  end
+end
+for _, line in ipairs(lines) do
+  find_head(line)
+  if line.head then
+    judge(line, first_turn)
+  end
+end
+
+local taken = {}
+while #taken < limit do
+  local best
+  for _, line in ipairs(lines) do
+    if line.head then
+      if #line.tables > 1 then
+        judge(line, first_turn + #taken)
+      end
+      if not best or line.rank < best.rank or (line.rank == best.rank and (line.mark < best.mark
+          or (line.mark == best.mark and before(line.head.id, best.head.id)))) then
+        best = line
+      end
+    end
+  end
+  if not best then
+    break
+  end
+  local lane = best.head
+  taken[#taken + 1] = { lane = lane, id = lane.id }
+  lane.taken = lane.taken + 1
+  advance(lane)
+  find_head(best)
+  if best.head then
+    judge(best, first_turn + #taken)
+  end
+end
+
+local answer = {}
+for _, take in ipairs(taken) do
+  local lane, id = take.lane, take.id
+  local key = lane.base .. 't' .. id
+  local value = call('get', key)
+  if value then
+    local _, at = cmsgpack.unpack_one(value, 1)
+    local status = status_at(value, at)
+    if status.clock == 'a' then
+      put(lane.slot.removed, 'a', id)
+    end
+    lease(status, now, till, grace, worker, token)
+    value = string.sub(value, 1, at) .. packed(status) .. string.sub(value, status.rest + 1)
+    call('set', key, value)
+    put(lane.slot.added, 'e', status.alarm, id)
+    if NOTES then
+      put(lane.slot.added, 'o', noted_at, id)
+    end
+    lane.moved = lane.moved + 1
+    answer[#answer + 1] = id
+    answer[#answer + 1] = value
+  end
+end
+
+for _, line in ipairs(lines) do
+  for _, lane in ipairs(line.lanes) do
+    if lane.taken > 0 then
+      call('zremrangebyrank', lane.key, 0, lane.taken - 1)
+      count(lane.base, lane.name, 'q', -lane.taken, lane.queue)
+      if lane.moved > 0 then
+        count(lane.base, lane.name, 'e', lane.moved)
+      end
+    end
+  end
+end
+for _, slot in ipairs(slots) do
+  for suffix, list in pairs(slot.removed) do
+    write('zrem', slot.base .. suffix, list)
+  end
+  for suffix, list in pairs(slot.added) do
+    write('zadd', slot.base .. suffix, list)
+  end
+end
+return answer

@@ -1,0 +1,22 @@
+-- Take out notes of one slot that the journal has; a task that has changed since stays noted.
+--
+-- KEYS[1]  the slot's base
+-- ARGV     per note: its member of the outbox, the version that the journal has
+--
+-- Returns how many were taken out.
+
+local base, gone = KEYS[1], {}
+for at = 1, #ARGV, 2 do
+  local member = ARGV[at]
+  local value = #member == 16 and call('get', base .. 't' .. member)
+  if value then
+    local _, status = cmsgpack.unpack_one(value, 1)
+    if status_at(value, status).version == tonumber(ARGV[at + 1]) then
+      gone[#gone + 1] = member
+    end
+  else
+    gone[#gone + 1] = member
+  end
+end
+write('zrem', base .. 'o', gone)
+return #gone

@@ -1,0 +1,15 @@
+-- Some notes of one slot, hidden from other readers for a while.
+--
+-- KEYS[1]  the slot's base
+-- ARGV[1]  how many at most      ARGV[2]  for how many milliseconds they are hidden
+--
+-- Returns members of the outbox: an id, or an id and '-' for a task that was removed.
+
+local outbox = KEYS[1] .. 'o'
+local clock = redis.call('time')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local found = redis.call('zrangebyscore', outbox, '-inf', now, 'limit', 0, ARGV[1])
+for _, member in ipairs(found) do
+  redis.call('zadd', outbox, now + ARGV[2], member)
+end
+return found

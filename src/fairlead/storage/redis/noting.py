@@ -1,0 +1,95 @@
+"""A Redis store that notes what it changes, for a journal behind it. See `fairlead.storage.journal.outbox`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fairlead.core.identity import TaskId, slot_of_id
+from fairlead.core.instant import MILLISECOND, Span
+from fairlead.storage.journal.outbox import HIDDEN, Done, Note
+from fairlead.storage.redis import scripts
+from fairlead.storage.redis.address import parse_address
+from fairlead.storage.redis.client import Call
+from fairlead.storage.redis.keys import id_bytes, id_text
+from fairlead.storage.redis.store import RedisStore
+from fairlead.storage.values import Change, Verdict
+
+_REMOVED: Final = b"-"
+_PIECE: Final = 1_000
+
+
+async def open_noting_redis(url: str, *, blocking: bool = False) -> NotingRedisStore:
+    """The store at this URL, after a first word with its server."""
+    store = NotingRedisStore(parse_address(url), blocking=blocking)
+    try:
+        await store.check()
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+class NotingRedisStore(RedisStore):
+    """Tasks in Redis, and notes of what changed."""
+
+    _writers = scripts.NOTING
+
+    async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
+        return await self._apply(scripts.SILENT.apply, changes)
+
+    async def note(self, ids: Sequence[TaskId], *, after: Span = 0) -> None:
+        if not ids:
+            return
+        slots = sorted({slot_of_id(task_id) for task_id in ids})
+        await self._register(slots)
+        # Asked here because a plain command cannot: the server's clock is the one that readers compare with.
+        at = (await self.time() or 0) // MILLISECOND + after // MILLISECOND
+        calls = []
+        for slot in slots:
+            outbox = self._keys.base(slot) + b"o"
+            members = [id_bytes(task_id) or b"" for task_id in ids if slot_of_id(task_id) == slot]
+            for first in range(0, len(members), _PIECE):
+                words = [word for member in members[first : first + _PIECE] for word in (at, member)]
+                calls.append(Call(outbox, ("ZADD", outbox, *words)))
+        await self._client.run(calls, repeatable=True)
+
+    async def read(self, limit: int) -> list[Note]:
+        notes: list[Note] = []
+        slots = await self._finder.slots()
+        # One slot after another would let a busy one hide the rest; asking all at once may give a few more than asked.
+        share = max(limit // max(len(slots), 1), 50)
+        calls = [
+            Call(base, (1, base, share, HIDDEN // MILLISECOND), scripts.NOTES) for base in map(self._keys.base, slots)
+        ]
+        for reply in await self._client.run(calls) if calls else []:
+            notes += [
+                Note(id_text(member[:16]), removed=member.endswith(_REMOVED) and len(member) > 16) for member in reply
+            ]
+        return notes
+
+    async def done(self, done: Sequence[Done]) -> None:
+        await self._by_slot_pieces([(one.note.id, (_member(one.note), one.version)) for one in done])
+
+    async def size(self) -> int:
+        calls = [
+            Call(key, ("ZCARD", key)) for key in (self._keys.base(slot) + b"o" for slot in await self._finder.slots())
+        ]
+        return sum(await self._client.run(calls, repeatable=True)) if calls else 0
+
+    async def _by_slot_pieces(self, entries: Sequence[tuple[TaskId, tuple[bytes, int]]]) -> None:
+        by_slot: dict[int, list[bytes | int]] = {}
+        for task_id, words in entries:
+            by_slot.setdefault(slot_of_id(task_id), []).extend(words)
+        calls = []
+        for slot, words in by_slot.items():
+            base = self._keys.base(slot)
+            for first in range(0, len(words), 2 * _PIECE):
+                calls.append(Call(base, (1, base, *words[first : first + 2 * _PIECE]), scripts.NOTED))
+        if calls:
+            await self._client.run(calls, repeatable=True)
+
+
+def _member(note: Note) -> bytes:
+    packed = id_bytes(note.id) or b""
+    return packed + _REMOVED if note.removed else packed

@@ -1,0 +1,80 @@
+"""The Lua scripts, one file per operation.
+
+Servers from 7.0 on are told by flags that a script may run when memory is full: what settles, renews or claims tasks
+must work there, or a full store could never be drained. Older ones let a script write once it has begun by freeing
+something, so it does: it removes a key that does not exist.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import resources
+from typing import Final
+
+from msgspec import Struct
+
+_DRAIN_ON_OLD: Final = "redis.call('del', KEYS[1] .. '!')\n"
+
+
+class Text(Struct, frozen=True):
+    """A script's text and the digest that servers know it by."""
+
+    source: bytes
+    digest: bytes
+
+
+class Script(Struct, frozen=True):
+    """One operation, as servers from 7.0 on and older ones take it."""
+
+    name: str
+    flagged: Text
+    plain: Text
+
+    def text(self, flagged: bool) -> Text:
+        return self.flagged if flagged else self.plain
+
+
+def _text(source: str) -> Text:
+    encoded = source.encode()
+    return Text(encoded, hashlib.sha1(encoded, usedforsecurity=False).hexdigest().encode())
+
+
+def _script(name: str, *before: str, flag: str = "", drains: bool = False, notes: bool = False) -> Script:
+    """The script of this file, behind the files it builds upon; with `notes`, it notes what it changes."""
+    folder = resources.files(__package__) / "lua"
+    body = "\n".join((folder / f"{part}.lua").read_text() for part in (*before, name))
+    if "tasks" in before:
+        body = f"local NOTES = {str(notes).lower()}\n{body}"
+    flags = "allow-oom" if drains else flag
+    shebang = f"#!lua flags={flags}\n" if flags else "#!lua\n"
+    return Script(name, _text(shebang + body), _text((_DRAIN_ON_OLD if drains else "") + body))
+
+
+class Writers(Struct, frozen=True):
+    """The scripts that claim and change tasks."""
+
+    claim: Script
+    take: Script
+    apply: Script
+
+
+def _writers(*, notes: bool) -> Writers:
+    return Writers(*(_script(n, "listings", "tasks", drains=True, notes=notes) for n in ("claim", "take", "apply")))
+
+
+SILENT: Final = _writers(notes=False)
+NOTING: Final = _writers(notes=True)
+"""They note what they change in the outbox, for the journal."""
+
+ADD: Final = _script("add", "listings")
+ADD_ONE: Final = _script("add_one")
+EXTEND: Final = _script("extend", "listings", "tasks", drains=True)
+NOTES: Final = _script("notes", drains=True)
+NOTED: Final = _script("noted", "listings", "tasks", drains=True)
+DUE: Final = _script("due", flag="no-writes")
+WALK: Final = _script("walk", flag="no-writes")
+TALLY: Final = _script("tally", flag="no-writes")
+PUT: Final = _script("put", drains=True)
+DROP: Final = _script("drop", drains=True)
+REGISTER: Final = _script("register", drains=True)
+RETIRE: Final = _script("retire", drains=True)

@@ -1,0 +1,40 @@
+"""The servers and stores of these tests. A store that leaves an orphan behind fails its test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.redis import (
+    RedisCluster,
+    RedisServer,
+    Watched,
+    started_cluster,
+    started_single,
+    started_watched,
+)
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def single() -> Iterator[RedisServer]:
+    yield from started_single()
+
+
+@pytest.fixture(scope="session")
+def watched() -> Iterator[Watched]:
+    yield from started_watched()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RedisCluster]:
+    yield from started_cluster()
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A prefix that no other test uses."""
+    return f"t{next(_numbers)}"

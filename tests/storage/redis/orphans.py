@@ -1,0 +1,98 @@
+"""Looking for orphans: every key must belong to a task that is there, every task to all of its indexes.
+
+This reads the keys as `fairlead.storage.redis.keys` describes them, in another way than the store does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from fairlead.core.identity import TaskId
+from fairlead.core.task import State, Task
+from fairlead.storage.redis.codec import task_of
+from fairlead.storage.redis.keys import CODES, TREES, Keys
+from tests.servers.redis import RedisServer
+
+
+def assert_no_orphans(servers: Iterable[RedisServer], prefix: str) -> None:
+    """Nothing is left of this prefix but tasks and what belongs to them; then all of that is removed, too."""
+    for server in servers:
+        found = server.ask("KEYS", f"{{{prefix}[:}}]*")
+        for base in {key[: key.index(b"}") + 1] for key in found if key.startswith(f"{{{prefix}:".encode())}:
+            _check_slot(server, base, {key[len(base) :] for key in found if key.startswith(base)})
+        others = {key for key in found if key.startswith(f"{{{prefix}}}".encode())}
+        for key in others:
+            assert key.endswith(b"}slots") or b"}r" in key, f"{key!r} is no key of ours"
+        # The server is shared, and looking through all keys takes longer the more there are.
+        for key in found:
+            server.ask("UNLINK", key)
+
+
+def _check_slot(server: RedisServer, base: bytes, suffixes: set[bytes]) -> None:
+    def ask(command: str, suffix: bytes, *words: Any) -> Any:
+        return server.ask(command, base + suffix, *words)
+
+    tasks: dict[bytes, Task] = {}
+    for suffix in suffixes:
+        if suffix.startswith(b"t"):
+            tasks[suffix[1:]] = task_of(TaskId(suffix[1:].hex()), ask("GET", suffix))
+    expected: set[bytes] = {b"t" + binary for binary in tasks}
+    counts: Counter[bytes] = Counter()
+    members: dict[bytes, dict[bytes, float]] = {}
+    keys = Keys("x")
+    kinds: set[bytes] = set()
+    for binary, task in tasks.items():
+        status = task.status
+        kind = keys.kind(task.spec).digest.encode()
+        lane = kind + b"%d" % status.priority
+        counts[lane + CODES[status.state].encode()] += 1
+        kinds.add(kind)
+        if status.state is State.QUEUED:
+            members.setdefault(b"l" + lane, {})[binary] = status.ready_at
+            expected.add(b"q" + task.spec.queue.encode())
+            assert ask("HEXISTS", b"q" + task.spec.queue.encode(), lane)
+        if status.lease is not None or status.state is State.EXECUTING:
+            members.setdefault(b"e", {})[binary] = float("inf") if status.alarm is None else status.alarm
+        elif status.alarm is not None:
+            members.setdefault(b"a", {})[binary] = status.alarm
+    for suffix, wanted in members.items():
+        entries = ask("ZRANGE", suffix, 0, -1, "WITHSCORES")
+        assert dict(zip(entries[::2], map(float, entries[1::2]), strict=True)) == wanted, suffix
+    expected |= members.keys()
+    if tasks:
+        fields = ask("HGETALL", b"n")
+        assert dict(zip(fields[::2], map(int, fields[1::2]), strict=True)) == dict(counts)
+        assert set(ask("HKEYS", b"d")) == kinds
+        expected |= {b"n", b"d"}
+    expected |= _check_trees(ask, tasks)
+    for suffix in suffixes - expected:
+        if suffix.startswith(b"y"):
+            queue, _, key = suffix[1:].partition(b" ")
+            holder = tasks.get(ask("GET", suffix)[:16])
+            assert holder is not None, f"key {suffix!r} has no holder"
+            assert (holder.spec.queue, holder.spec.idempotency_key) == (queue.decode(), key.decode())
+        else:
+            assert suffix.startswith(b"b"), f"{base + suffix!r} belongs to no task"
+            assert ask("PTTL", suffix) > 0, f"doorbell {base + suffix!r} never expires"
+    assert expected <= suffixes
+
+
+def _check_trees(ask: Any, tasks: dict[bytes, Task]) -> set[bytes]:
+    expected: set[bytes] = set()
+    for tree in set(TREES.values()):
+        wanted = sorted(binary for binary, task in tasks.items() if TREES[task.state] == tree)
+        starts = ask("ZRANGE", b"i" + tree, 0, -1)
+        listed: list[bytes] = []
+        for start, following in zip(starts, [*starts[1:], b"\xff" * 16], strict=False):
+            bucket = ask("ZRANGE", b"i" + tree + start, 0, -1)
+            assert bucket, "a bucket is empty"
+            assert start <= bucket[0], "an id is before the start of its bucket"
+            assert bucket[-1] < following, "an id is beyond its bucket"
+            listed += bucket
+            expected.add(b"i" + tree + start)
+        assert listed == wanted, f"tree {tree!r}"
+        if starts:
+            expected.add(b"i" + tree)
+    return expected

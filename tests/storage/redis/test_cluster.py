@@ -1,0 +1,87 @@
+"""The Redis store keeps the storage contract on a Redis Cluster."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from fairlead.core.identity import slot_of
+from fairlead.storage.protocol import Store
+from fairlead.storage.redis.keys import Keys, hash_slot
+from fairlead.storage.redis.store import open_redis
+from fairlead.testing.builders import a_claim, a_task
+from fairlead.testing.contract import StoreContract
+from fairlead.testing.leases import check_leases
+from fairlead.testing.machine import compare_with_memory
+from fairlead.testing.races import RaceContract
+from fairlead.testing.steps import add, ids
+from tests.servers.redis import RedisCluster
+from tests.storage.redis.orphans import assert_no_orphans
+
+pytestmark = pytest.mark.slow
+
+_numbers = itertools.count()
+
+
+class TestRedisCluster(StoreContract):
+    @pytest.fixture
+    async def store(self, cluster: RedisCluster, prefix: str) -> AsyncIterator[Store]:
+        store = await open_redis(cluster.url(prefix=prefix))
+        yield store
+        await store.close()
+        assert_no_orphans(cluster.servers, prefix)
+
+
+class TestRedisClusterRaces(RaceContract):
+    @pytest.fixture
+    def url(self, cluster: RedisCluster, prefix: str) -> str:
+        return cluster.url(prefix=prefix)
+
+
+@asynccontextmanager
+async def opened_empty(cluster: RedisCluster) -> AsyncIterator[Store]:
+    prefix = f"c{next(_numbers)}"
+    store = await open_redis(cluster.url(prefix=prefix))
+    try:
+        yield store
+    finally:
+        await store.close()
+    assert_no_orphans(cluster.servers, prefix)
+
+
+def test_redis_cluster_agrees_with_memory(cluster: RedisCluster) -> None:
+    compare_with_memory(lambda: opened_empty(cluster))
+
+
+def test_redis_cluster_keeps_its_leases(cluster: RedisCluster) -> None:
+    check_leases(lambda: opened_empty(cluster))
+
+
+def test_queues_are_spread_over_the_nodes(cluster: RedisCluster) -> None:
+    keys = Keys("fl")
+    slots = [hash_slot(keys.base(slot_of(f"queue-{number}"))) for number in range(100)]
+    shares = [sum(1 for slot in slots if slot * 3 // 16384 == node) for node in range(3)]
+    assert min(shares) > 10
+
+
+async def test_a_moved_slot_is_followed(cluster: RedisCluster, prefix: str) -> None:
+    """A slot that another node took over is found by its redirection, without an error to the caller."""
+    store = await open_redis(cluster.url(prefix=prefix))
+    task = a_task(queue="moving")
+    await add(store, task)
+    slot = hash_slot(Keys(prefix).base(slot_of("moving")))
+    source = next(server for server in cluster.servers if server.ask("CLUSTER", "COUNTKEYSINSLOT", slot))
+    target = next(server for server in cluster.servers if server is not source)
+    names = {server: server.ask("CLUSTER", "MYID") for server in (source, target)}
+    target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", names[source])
+    source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", names[target])
+    for key in source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100):
+        assert source.ask("MIGRATE", "127.0.0.1", target.port, key, 0, 5000) == b"OK"
+    for server in (target, source, *cluster.servers):
+        server.ask("CLUSTER", "SETSLOT", slot, "NODE", names[target])
+    assert ids(await store.claim(a_claim("moving"))) == [task.id]
+    await store.close()
+    assert_no_orphans(cluster.servers, prefix)
