@@ -1,0 +1,205 @@
+"""How tasks are added: one statement for a batch, and a transaction when a queue has a bound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
+
+from fairlead.core.errors import StoreUnavailable
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant
+from fairlead.core.task import Spec, Task
+from fairlead.storage.postgres import arrays
+from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres.connections import Connections
+from fairlead.storage.postgres.rounds import rounds
+from fairlead.storage.postgres.rows import (
+    ADD_PACKERS,
+    RouteNames,
+    columns_of,
+    is_plain,
+    key_of,
+    plain_columns,
+    task_id_of,
+)
+from fairlead.storage.postgres.sessions import Session
+from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.values import Added, Full, KeyHeld, Known, Receipt
+
+_TRIES: Final = 20
+"""How often a task is tried that is neither stored nor refused; each time someone else was about the same key."""
+_ADDED: Final = Added()
+_KNOWN: Final = Known()
+
+
+class Adder:
+    """Adds tasks."""
+
+    def __init__(self, connections: Connections, statements: Statements, address: Address) -> None:
+        self._connections = connections
+        self._statements = statements
+        self._address = address
+        self._names = RouteNames()
+        self._made: set[str] = set()
+        """Routes that were there when last used. One that is gone after all is made again."""
+
+    async def add(self, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+        """The receipts, in order."""
+        if len(tasks) == 1 and not bounds and is_plain(tasks[0]) and await self._add_plain(tasks[0]):
+            return [_ADDED]
+        receipts: list[Receipt] = [_ADDED] * len(tasks)
+        for places in _rounds(tasks):
+            given = [tasks[place] for place in places]
+            bounded = sorted({task.spec.queue for task in given if task.spec.queue in bounds})
+            if bounded:
+
+                async def work(
+                    session: Session, given: Sequence[Task] = given, bounded: Sequence[str] = bounded
+                ) -> list[Receipt]:
+                    return await self._add_bounded(session, given, now, bounds, bounded)
+
+                # Made outside the transaction: inside, it would keep others from using them until the commit.
+                await self._make_routes(self._connections, given)
+                answers = await self._connections.transaction(work)
+            else:
+                answers = await self._add(self._connections, given, now)
+            for place, answer in zip(places, answers, strict=True):
+                receipts[place] = answer
+        return receipts
+
+    async def _add_plain(self, task: Task) -> bool:
+        """Whether the task was stored; if not, the long way finds out why."""
+        if self._names.of(task.spec) not in self._made:
+            return False
+        rows = await self._connections.fetch(
+            self._statements["add_one"], (self._address.channel, *plain_columns(task, self._names))
+        )
+        return bool(rows[0][0])
+
+    async def _add(self, session: Session, tasks: Sequence[Task], now: Instant) -> list[Receipt]:
+        """Add tasks that share no id and no key."""
+        answers: dict[TaskId, Receipt] = {}
+        left = sorted(tasks, key=_by_id)
+        for _ in range(_TRIES):
+            await self._make_routes(session, left)
+            refused = await self._store(session, left, now)
+            if not refused:
+                break
+            left = [task for task in left if task.id in refused]
+            reasons = await self._reasons(session, left, now)
+            answers |= {task.id: reason for task, reason in zip(left, reasons, strict=True) if reason is not None}
+            left = [task for task, reason in zip(left, reasons, strict=True) if reason is None]
+            if not left:
+                break
+        else:
+            raise StoreUnavailable(f"{self._address.shown}: keys changed hands {_TRIES} times meanwhile; try again")
+        return [answers.get(task.id, _ADDED) for task in tasks]
+
+    async def _store(self, session: Session, tasks: Sequence[Task], now: Instant) -> set[TaskId]:
+        """Store what can be stored; the ids of the others."""
+        rows = await session.fetch(self._statements["add"], self._parameters(tasks, now))
+        _, routed, refused, _ = rows[0]
+        if routed < len(tasks):
+            self._made.clear()
+        return {task_id_of(text) for text in refused or ()}
+
+    async def _reasons(self, session: Session, tasks: Sequence[Task], now: Instant) -> list[Receipt | None]:
+        """Why each task cannot be stored; None if it could be now."""
+        specs = [task.spec for task in tasks]
+        rows = await session.fetch(
+            self._statements["standing"],
+            (
+                now,
+                arrays.uuids([spec.id for spec in specs]),
+                arrays.texts([spec.queue for spec in specs]),
+                arrays.byteas([key_of(spec) for spec in specs]),
+            ),
+        )
+        return [_KNOWN if known else KeyHeld(task_id_of(holder)) if holder else None for known, holder in rows]
+
+    async def _add_bounded(
+        self,
+        session: Session,
+        tasks: Sequence[Task],
+        now: Instant,
+        bounds: Mapping[str, int],
+        bounded: Sequence[str],
+    ) -> list[Receipt]:
+        """Add tasks of which some are for queues with a bound, one call at a time for each such queue."""
+        queues = arrays.texts(bounded)
+        await session.fetch(self._statements["lock"], (self._address.schema, queues))
+        rows = await session.fetch(self._statements["depth"], (queues,))
+        depths = dict.fromkeys(bounded, 0) | {str(queue): int(depth) for queue, depth in rows}
+        answers: dict[TaskId, Receipt] = {}
+        admitted: list[Task] = []
+        for task, reason in zip(tasks, await self._reasons(session, tasks, now), strict=True):
+            queue = task.spec.queue
+            if reason is not None:
+                answers[task.id] = reason
+            elif task.state.waiting and queue in depths and depths[queue] >= bounds[queue]:
+                answers[task.id] = Full(depths[queue], bounds[queue])
+            else:
+                admitted.append(task)
+                if task.state.waiting and queue in depths:
+                    depths[queue] += 1
+        if admitted:
+            receipts = await self._add(session, admitted, now)
+            answers |= {task.id: receipt for task, receipt in zip(admitted, receipts, strict=True)}
+        return [answers[task.id] for task in tasks]
+
+    async def _make_routes(self, session: Session, tasks: Sequence[Task]) -> None:
+        missing: dict[str, Spec] = {}
+        for task in tasks:
+            name = self._names.of(task.spec)
+            if name not in self._made:
+                missing[name] = task.spec
+        if not missing:
+            return
+        names = sorted(missing)
+        specs = [missing[name] for name in names]
+        await session.fetch(
+            self._statements["routes"],
+            (
+                arrays.texts(names),
+                arrays.texts([spec.queue for spec in specs]),
+                arrays.texts([spec.type for spec in specs]),
+                arrays.texts([json.dumps(spec.requires) for spec in specs]),
+            ),
+        )
+        self._made.update(names)
+
+    def _parameters(self, tasks: Sequence[Task], now: Instant) -> list[Any]:
+        names, columns = named_columns(tasks, self._names)
+        packed = [pack(column) for pack, column in zip(ADD_PACKERS, columns, strict=True)]
+        return [now, self._address.channel, arrays.texts(names), *packed]
+
+
+def named_columns(tasks: Sequence[Task], known: RouteNames) -> tuple[list[str], list[list[Any]]]:
+    """The names of the tasks' routes, and the columns of add.sql from $4 on."""
+    names: dict[str, int] = {}
+    places = [names.setdefault(known.of(task.spec), len(names) + 1) for task in tasks]
+    return list(names), columns_of(tasks, places)
+
+
+def _by_id(task: Task) -> TaskId:
+    return task.spec.id
+
+
+def _rounds(tasks: Sequence[Task]) -> list[list[int]]:
+    """Rounds of tasks that share no id and no key; a task comes after those before it that share either."""
+    if all(task.spec.idempotency_key is None for task in tasks):
+        return rounds([task.spec.id for task in tasks])
+    turns: dict[Hashable, int] = {}
+    split: list[list[int]] = []
+    for place, task in enumerate(tasks):
+        spec = task.spec
+        marks: list[Hashable] = [spec.id]
+        if spec.idempotency_key is not None:
+            marks.append((spec.queue, spec.idempotency_key))
+        turn = max(turns.get(mark, 0) for mark in marks)
+        turns |= dict.fromkeys(marks, turn + 1)
+        if turn == len(split):
+            split.append([])
+        split[turn].append(place)
+    return split

@@ -1,0 +1,127 @@
+"""Columns as PostgreSQL arrays, packed here in the wire's binary form.
+
+A batch goes to the server as one array per column. psycopg's own list dumper visits every element in Python, which at
+1,000 tasks and 20 columns costs more than the server's work; packing a known type is several times as fast.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final
+
+from psycopg import pq
+from psycopg.abc import AdaptContext
+from psycopg.adapt import Dumper
+
+_HEADER: Final = struct.Struct("!iiIii").pack
+_EMPTY: Final = struct.Struct("!iiI").pack
+_LENGTH: Final = struct.Struct("!i").pack
+_INT8: Final = struct.Struct("!iq").pack
+_INT4: Final = struct.Struct("!ii").pack
+_INT2: Final = struct.Struct("!ih").pack
+_NULL: Final = _LENGTH(-1)
+_TRUE: Final = _LENGTH(1) + b"\x01"
+_FALSE: Final = _LENGTH(1) + b"\x00"
+_SIXTEEN: Final = _LENGTH(16)
+
+
+class Packed(bytes):
+    """An array in binary form; each subclass is one type."""
+
+    array_oid: ClassVar[int]
+    element_oid: ClassVar[int]
+
+
+class Uuids(Packed):
+    array_oid, element_oid = 2951, 2950
+
+
+class Int8s(Packed):
+    array_oid, element_oid = 1016, 20
+
+
+class Int4s(Packed):
+    array_oid, element_oid = 1007, 23
+
+
+class Int2s(Packed):
+    array_oid, element_oid = 1005, 21
+
+
+class Texts(Packed):
+    array_oid, element_oid = 1009, 25
+
+
+class Byteas(Packed):
+    array_oid, element_oid = 1001, 17
+
+
+class Booleans(Packed):
+    array_oid, element_oid = 1000, 16
+
+
+def uuids(ids: Sequence[str]) -> Uuids:
+    """Task ids."""
+    return Uuids(_array(Uuids, len(ids), [_SIXTEEN + bytes.fromhex(value) for value in ids]))
+
+
+def int8s(values: Sequence[int | None]) -> Int8s:
+    return Int8s(_array(Int8s, len(values), [_NULL if value is None else _INT8(8, value) for value in values]))
+
+
+def int4s(values: Sequence[int]) -> Int4s:
+    return Int4s(_array(Int4s, len(values), [_INT4(4, value) for value in values]))
+
+
+def int2s(values: Sequence[int | None]) -> Int2s:
+    return Int2s(_array(Int2s, len(values), [_NULL if value is None else _INT2(2, value) for value in values]))
+
+
+def texts(values: Sequence[str | None]) -> Texts:
+    return Texts(_array(Texts, len(values), _varying(None if value is None else value.encode() for value in values)))
+
+
+def byteas(values: Sequence[bytes | None]) -> Byteas:
+    return Byteas(_array(Byteas, len(values), _varying(values)))
+
+
+def booleans(values: Sequence[bool | None]) -> Booleans:
+    words = {True: _TRUE, False: _FALSE, None: _NULL}
+    return Booleans(_array(Booleans, len(values), [words[value] for value in values]))
+
+
+def _varying(values: Iterable[bytes | None]) -> list[bytes]:
+    return [_NULL if value is None else _LENGTH(len(value)) + value for value in values]
+
+
+def _array(kind: type[Packed], length: int, items: list[bytes]) -> bytes:
+    if not length:
+        return _EMPTY(0, 0, kind.element_oid)
+    # One dimension, from index 1; the flag says that there may be nulls.
+    return _HEADER(1, 1, kind.element_oid, length, 1) + b"".join(items)
+
+
+class _PackedDumper(Dumper):
+    format = pq.Format.BINARY
+
+    def dump(self, obj: Packed) -> bytes:
+        return obj
+
+
+class _WholeDumper(Dumper):
+    """Every integer is a bigint, so that a statement has one set of parameter types whatever the values."""
+
+    format = pq.Format.BINARY
+    oid = 20
+
+    def dump(self, obj: int) -> bytes:
+        return obj.to_bytes(8, "big", signed=True)
+
+
+def register(context: AdaptContext) -> None:
+    """Let a connection or cursor take packed arrays, and integers as bigint."""
+    for kind in (Uuids, Int8s, Int4s, Int2s, Texts, Byteas, Booleans):
+        dumper = type(f"{kind.__name__}Dumper", (_PackedDumper,), {"oid": kind.array_oid})
+        context.adapters.register_dumper(kind, dumper)
+    context.adapters.register_dumper(int, _WholeDumper)

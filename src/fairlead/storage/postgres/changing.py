@@ -1,0 +1,85 @@
+"""How changes are applied: a quick statement for lease holders who settle, a thorough one for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fairlead.core.identity import TaskId
+from fairlead.storage.postgres import arrays
+from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres.connections import Connections
+from fairlead.storage.postgres.rounds import rounds
+from fairlead.storage.postgres.rows import lease_columns, status_columns, task_id_of
+from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.values import Change, Held, Seen, Verdict
+
+_VERDICTS: Final = (Verdict.APPLIED, Verdict.STALE, Verdict.REPEATED)
+
+
+class Changer:
+    """Applies changes."""
+
+    def __init__(self, connections: Connections, statements: Statements, address: Address) -> None:
+        self._connections = connections
+        self._statements = statements
+        self._address = address
+
+    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        """The verdicts, in order."""
+        verdicts = [Verdict.APPLIED] * len(changes)
+        for places in rounds([change.id for change in changes]):
+            found = await self._apply(sorted((changes[place] for place in places), key=_by_id))
+            for place in places:
+                verdicts[place] = found.get(changes[place].id, Verdict.APPLIED)
+        return verdicts
+
+    async def _apply(self, changes: list[Change]) -> dict[TaskId, Verdict]:
+        """The verdicts on changes to different tasks, in order of id, but for those that were settled at once."""
+        settles = [change for change in changes if _is_settle(change)]
+        if settles:
+            refused = await self._settle(settles)
+            changes = [change for change in changes if change.id in refused or not _is_settle(change)]
+        return await self._change(changes) if changes else {}
+
+    async def _settle(self, changes: Sequence[Change]) -> set[TaskId]:
+        """Settle what can be settled; the ids of the others."""
+        guards = [change.guard for change in changes]
+        rows = await self._connections.fetch(
+            self._statements["settle"],
+            (
+                self._address.channel,
+                arrays.uuids([change.id for change in changes]),
+                arrays.int8s([guard.version for guard in guards]),
+                arrays.texts([guard.token if isinstance(guard, Held) else None for guard in guards]),
+                *status_columns([change.status for change in changes]),
+            ),
+        )
+        return {task_id_of(text) for text in rows[0][0] or ()}
+
+    async def _change(self, changes: Sequence[Change]) -> dict[TaskId, Verdict]:
+        guards = [change.guard for change in changes]
+        statuses = [change.status for change in changes]
+        rows = await self._connections.fetch(
+            self._statements["change"],
+            (
+                self._address.channel,
+                arrays.uuids([change.id for change in changes]),
+                arrays.int8s([guard.version for guard in guards]),
+                arrays.texts([guard.token if isinstance(guard, Held) else None for guard in guards]),
+                arrays.int8s([guard.beats if isinstance(guard, Seen) else None for guard in guards]),
+                arrays.booleans([status is None for status in statuses]),
+                *status_columns(statuses),
+                *lease_columns(statuses),
+            ),
+        )
+        missing = {change.id: Verdict.MISSING for change in changes}
+        return missing | {task_id_of(text): _VERDICTS[verdict] for text, verdict, _ in rows}
+
+
+def _is_settle(change: Change) -> bool:
+    return isinstance(change.guard, Held) and change.status is not None and change.status.lease is None
+
+
+def _by_id(change: Change) -> TaskId:
+    return change.id

@@ -1,0 +1,132 @@
+"""How tasks are claimed.
+
+An order of service with one table is a sort, which the database does in the same statement that takes the tasks. One
+that draws a table for each turn is merged here from the lanes' heads; the tasks chosen are then taken by their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from fairlead.core.identity import TaskId
+from fairlead.core.order import Line
+from fairlead.core.task import Lane, Priority, Task
+from fairlead.storage.merge import merge
+from fairlead.storage.postgres import arrays
+from fairlead.storage.postgres.arrays import Packed
+from fairlead.storage.postgres.connections import Connections
+from fairlead.storage.postgres.rows import task_id_of, task_of
+from fairlead.storage.postgres.sessions import Row
+from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.values import Claim
+
+_SPARE: Final = 8
+"""Candidates beyond the limit, for those that others take meanwhile."""
+_WIDEST: Final = 16_384
+_TRIES: Final = 8
+
+
+class Claimer:
+    """Claims tasks."""
+
+    def __init__(self, connections: Connections, statements: Statements) -> None:
+        self._connections = connections
+        self._statements = statements
+
+    async def claim(self, claim: Claim) -> list[Task]:
+        """The tasks taken, best first. None are taken only if none were free at some moment during the call."""
+        single = all(len(order.tables) == 1 for order in claim.queues)
+        reach = _reach(claim.limit + _SPARE)
+        for _ in range(_TRIES):
+            tasks, candidates = await (self._sorted(claim, reach) if single else self._drawn(claim, reach))
+            if tasks or not candidates:
+                return tasks
+            # All candidates were being taken by others: look further.
+            reach = min(reach * 4, _WIDEST)
+        return []
+
+    async def _sorted(self, claim: Claim, reach: int) -> tuple[list[Task], int]:
+        rows = await self._connections.fetch(
+            self._statements.reaching("claim", reach),
+            (
+                *_lease(claim),
+                claim.limit,
+                arrays.texts(sorted(claim.capabilities)),
+                _types(claim),
+                *_lines(claim),
+            ),
+        )
+        candidates = int(rows[0][0])
+        if rows[0][1] is None:
+            return [], candidates
+        return [task_of(row[1:]) for row in rows], candidates
+
+    async def _drawn(self, claim: Claim, reach: int) -> tuple[list[Task], int]:
+        heads = await self._connections.fetch(
+            self._statements.reaching("heads", reach),
+            (
+                arrays.texts([order.queue for order in claim.queues]),
+                arrays.texts(sorted(claim.capabilities)),
+                _types(claim),
+            ),
+        )
+        if not heads:
+            return [], 0
+        rows = await self._connections.fetch(
+            self._statements["take"], (*_lease(claim), claim.limit, arrays.uuids(_in_order(claim, heads, reach)))
+        )
+        return [task_of(row) for row in rows], len(heads)
+
+
+def _in_order(claim: Claim, heads: Sequence[Row], reach: int) -> list[TaskId]:
+    """The ids to take, best first, with some to spare."""
+    lanes = [
+        # Only queue and priority matter to the order; the route stands for the rest of the lane.
+        (
+            Lane(queue, str(route), (), Priority(priority)),
+            iter([(ready_at, task_id_of(text)) for *_, ready_at, text in group]),
+        )
+        for (queue, route, priority), group in groupby(heads, key=lambda row: row[:3])
+    ]
+    return [task_id for _, task_id in merge(replace(claim, limit=reach), lanes)]
+
+
+def _reach(wanted: int) -> int:
+    """The next power of two: few different statements, each with a plan of its own."""
+    return min(1 << (wanted - 1).bit_length(), max(_WIDEST, wanted))
+
+
+def _lease(claim: Claim) -> tuple[Any, ...]:
+    return claim.now, claim.until, claim.grace, claim.token, claim.worker
+
+
+def _types(claim: Claim) -> Packed | None:
+    return None if claim.types is None else arrays.texts(sorted(claim.types))
+
+
+def _lines(claim: Claim) -> tuple[Packed, ...]:
+    """The order of service as columns, one row per queue and priority."""
+    lines = [
+        (order.queue, priority, line)
+        for order in claim.queues
+        for priority, line in zip(Priority, order.tables[0], strict=True)
+    ]
+    return (
+        arrays.texts([queue for queue, _, _ in lines]),
+        arrays.int2s([priority for _, priority, _ in lines]),
+        arrays.int8s([line.head_start for _, _, line in lines]),
+        arrays.texts([_listed([step.after for step in line.steps]) for _, _, line in lines]),
+        arrays.texts([_listed(_ranks(line)) for _, _, line in lines]),
+    )
+
+
+def _ranks(line: Line) -> list[int]:
+    return [line.rank, *(step.rank for step in line.steps)]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return "{" + ",".join(str(int(number)) for number in numbers) + "}"

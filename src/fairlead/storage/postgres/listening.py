@@ -1,0 +1,210 @@
+"""Waiting for work: LISTEN on a connection of its own, and polling where that does not work.
+
+Notifications are hints. One is sent per call that makes tasks ready, as "queue count", and wakes as many waiters of
+this process. When a listening connection is new, has broken, or turns out to be deaf (PgBouncer in transaction mode
+accepts LISTEN and delivers nothing), waiting is a short sleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import psycopg
+from msgspec import Struct
+
+from fairlead.core.errors import StoreError
+from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres.sessions import LimitedAsyncConnection, LimitedConnection, connect, connect_async
+
+POLL: Final = 0.5
+"""Seconds between looks when no one tells us."""
+_PROBE_WITHIN: Final = 2.0
+_RECONNECT_AFTER: Final = 1.0
+_DEAF_FOR: Final = 60.0
+"""Seconds until a deaf connection is tried again."""
+_RINGS_KEPT: Final = 64
+
+Say = Callable[[str], Awaitable[None]]
+"""Says something on the channel, from another connection than the one that listens."""
+
+
+class Listener(Protocol):
+    """Where calls of `wait` sleep."""
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None: ...
+
+    def looked(self, queues: Sequence[str]) -> None:
+        """Someone is about to look for work in these queues: earlier rings say nothing new."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class BlockingListener:
+    """Sleeps in the calling thread; each waiting thread has a listening connection for the time."""
+
+    def __init__(self, address: Address, say: Say) -> None:
+        self._address = address
+        self._say = say
+        self._lock = threading.Lock()
+        self._idle: list[LimitedConnection] = []
+        self._poll_until = 0.0 if address.listen else float("inf")
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+        if time.monotonic() < self._poll_until:
+            time.sleep(min(timeout, POLL))  # noqa: ASYNC251 - it is there to block
+            return
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            # What came before we listened went unheard, so the caller looks once more.
+            await self._connect()
+            return
+        try:
+            _listen_for(connection, queues, timeout)
+        except psycopg.Error:
+            connection.close()
+            return
+        with self._lock:
+            self._idle.append(connection)
+
+    def looked(self, queues: Sequence[str]) -> None:
+        """Nothing to forget: what a connection has received is read by its next wait."""
+
+    async def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    async def _connect(self) -> None:
+        try:
+            connection = connect(self._address)
+            connection.execute(f'LISTEN "{self._address.channel}"')
+            probe = f"?{secrets.token_hex(8)}"
+            await self._say(probe)
+            heard = any(note.payload == probe for note in connection.notifies(timeout=_PROBE_WITHIN, stop_after=1))
+        except (psycopg.Error, StoreError):
+            self._poll_until = time.monotonic() + _RECONNECT_AFTER
+            return
+        if not heard:
+            connection.close()
+            self._poll_until = time.monotonic() + _DEAF_FOR
+            return
+        with self._lock:
+            self._idle.append(connection)
+
+
+def _listen_for(connection: LimitedConnection, queues: Sequence[str], timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while (left := deadline - time.monotonic()) > 0:
+        for note in connection.notifies(timeout=left, stop_after=1):
+            if queue_of(note.payload) in queues:
+                return
+
+
+class _Waiter(Struct, eq=False):
+    queues: frozenset[str]
+    rung: asyncio.Event
+
+
+class AsyncListener:
+    """Sleeps on an event loop; one listening connection serves all waiters of the process."""
+
+    def __init__(self, address: Address, say: Say) -> None:
+        self._address = address
+        self._say = say
+        self._waiters: deque[_Waiter] = deque()
+        self._rings: Counter[str] = Counter()
+        self._listening = False
+        self._reader: asyncio.Task[None] | None = None
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+        if self._reader is None and self._address.listen:
+            self._reader = asyncio.get_running_loop().create_task(self._read())
+        for queue in queues:
+            if self._rings[queue] > 0:
+                self._rings[queue] -= 1
+                return
+        waiter = _Waiter(frozenset(queues), asyncio.Event())
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(timeout if self._listening else min(timeout, POLL)):
+                await waiter.rung.wait()
+        except TimeoutError:
+            pass
+        finally:
+            with contextlib.suppress(ValueError):
+                self._waiters.remove(waiter)
+
+    def looked(self, queues: Sequence[str]) -> None:
+        for queue in queues:
+            self._rings.pop(queue, None)
+
+    async def close(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+            self._reader = None
+
+    async def _read(self) -> None:
+        """Listen until cancelled; a connection that breaks is replaced."""
+        while True:
+            pause = _RECONNECT_AFTER
+            try:
+                pause = await self._listen()
+            except (psycopg.Error, StoreError, OSError):
+                pass
+            finally:
+                self._listening = False
+            await asyncio.sleep(pause)
+
+    async def _listen(self) -> float:
+        """Ring for what is heard, until the connection breaks; the answer is how long to pause before the next."""
+        connection = await connect_async(self._address)
+        connection.limit = None
+        async with connection:
+            await connection.execute(f'LISTEN "{self._address.channel}"')
+            if not await self._is_heard(connection):
+                return _DEAF_FOR
+            self._listening = True
+            # What came before we listened went unheard, so one looks once more; the others' sleep is short.
+            if self._waiters:
+                self._waiters.popleft().rung.set()
+            async for note in connection.notifies():
+                self._ring(note.payload)
+        return _RECONNECT_AFTER
+
+    async def _is_heard(self, connection: LimitedAsyncConnection) -> bool:
+        probe = f"?{secrets.token_hex(8)}"
+        await self._say(probe)
+        async for note in connection.notifies(timeout=_PROBE_WITHIN):
+            if note.payload == probe:
+                return True
+        return False
+
+    def _ring(self, payload: str) -> None:
+        queue = queue_of(payload)
+        if queue is None:
+            return
+        count = int(payload.rpartition(" ")[2])
+        waiting = [waiter for waiter in self._waiters if queue in waiter.queues][:count]
+        for waiter in waiting:
+            self._waiters.remove(waiter)
+            waiter.rung.set()
+        if len(waiting) < count:
+            self._rings[queue] = min(self._rings[queue] + count - len(waiting), _RINGS_KEPT)
+
+
+def queue_of(payload: str) -> str | None:
+    """The queue that a notification tells of; None for anything else."""
+    queue, _, count = payload.rpartition(" ")
+    return queue if count.isdigit() else None

@@ -1,0 +1,68 @@
+-- Take the best ready tasks of the lanes a worker may serve.
+--
+-- $1 bigint      now
+-- $2 bigint      when the leases end unless renewed
+-- $3 bigint      how long past its timeout an attempt may hold its lease
+-- $4 text        lease token
+-- $5 text        worker
+-- $6 bigint      the most tasks to take
+-- $7 text[]      the worker's capabilities
+-- $8 text[]      the task types it can run, null for any
+-- $9…$13         the order of service, one line per queue and priority: queue, priority, head start, the waits of its
+--                steps and, one more than those, the ranks before and after each step
+--
+-- {reach} is how many candidates are looked at: the most tasks to take and some for those that others take meanwhile.
+-- It is written into the text because the planner would guess a parameter to be a tenth of the table.
+--
+-- The candidates are read without locks, then locked one by one in order of service, skipping what others hold, until
+-- there are enough. Rows are reached by ctid: a version seen by this statement's snapshot stays where it is.
+--
+-- Returns the number of candidates and the tasks taken, best first; one row with null columns when none was taken.
+WITH lane AS MATERIALIZED (
+    SELECT r.id AS route, o.priority, o.head_start, o.afters::bigint[] AS afters, o.ranks::int[] AS ranks
+    FROM unnest($9::text[], $10::smallint[], $11::bigint[], $12::text[], $13::text[])
+        AS o (queue, priority, head_start, afters, ranks)
+    JOIN {schema}.route AS r ON r.queue = o.queue
+    WHERE r.requires <@ $7::text[] AND ($8::text[] IS NULL OR r.type = ANY ($8::text[]))
+),
+head AS MATERIALIZED (
+    SELECT
+        h.at, l.ranks[1 + width_bucket($1::bigint - h.ready_at, l.afters)] AS rank, h.ready_at - l.head_start AS since,
+        h.id
+    FROM lane AS l
+    CROSS JOIN LATERAL (
+        SELECT t.ctid AS at, t.ready_at, t.id
+        FROM {schema}.task AS t
+        WHERE t.route = l.route AND t.priority = l.priority AND t.state = 1
+        ORDER BY t.ready_at, t.id
+        LIMIT {reach}
+    ) AS h
+    ORDER BY rank, since, h.id
+    LIMIT {reach}
+),
+locked AS MATERIALIZED (
+    SELECT t.ctid AS at, h.rank, h.since
+    FROM head AS h JOIN {schema}.task AS t ON t.ctid = h.at
+    WHERE t.state = 1
+    ORDER BY h.rank, h.since, h.id
+    LIMIT $6::bigint
+    FOR UPDATE OF t SKIP LOCKED
+),
+taken AS (
+    UPDATE {schema}.task AS t
+    SET state = 2, version = t.version + 1, attempts = t.attempts + 1, started_at = $1::bigint, token = $4::text,
+        worker = $5::text, until = least($2::bigint, $1::bigint + t.timeout + $3::bigint),
+        alarm = least($2::bigint, $1::bigint + t.timeout + $3::bigint)
+    FROM locked AS k
+    WHERE t.ctid = k.at
+    RETURNING k.rank, k.since, t.*
+),
+tallied AS (
+    INSERT INTO {schema}.tally
+    SELECT c.route, c.priority, s.state, s.sign * c.tasks
+    FROM (SELECT route, priority, count(*) AS tasks FROM taken GROUP BY route, priority) AS c
+    CROSS JOIN (VALUES (1, -1), (2, 1)) AS s (state, sign)
+)
+SELECT (SELECT count(*) FROM head), {columns}
+FROM (VALUES (0)) AS always (one) LEFT JOIN taken AS t ON true
+ORDER BY t.rank, t.since, t.id

@@ -1,0 +1,174 @@
+"""The PostgreSQL store. See `fairlead.storage.protocol` for the contract."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from fairlead.core.errors import StoreUnavailable
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant, Span
+from fairlead.core.task import Lane, Priority, Task
+from fairlead.storage.postgres import arrays, schema
+from fairlead.storage.postgres.adding import Adder
+from fairlead.storage.postgres.address import Address, parse
+from fairlead.storage.postgres.changing import Changer
+from fairlead.storage.postgres.claiming import Claimer
+from fairlead.storage.postgres.connections import AsyncConnections, BlockingConnections, Connections
+from fairlead.storage.postgres.finding import listing
+from fairlead.storage.postgres.listening import AsyncListener, BlockingListener, Listener
+from fairlead.storage.postgres.rounds import rounds
+from fairlead.storage.postgres.rows import STATES, packed_progress, task_id_of, task_of
+from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.values import Beat, Change, Claim, Filter, LaneTally, Pulse, Receipt, Record, Tally, Verdict
+
+_FOLD_AFTER: Final = 500
+"""Calls that wrote to the tally, after which its rows are folded."""
+_FOLD_INTERVAL: Final = 1.0
+_FOLD_ABOVE: Final = 200
+"""How few rows of the tally are left alone."""
+_BEFORE_ALL: Final = (-(2**62), TaskId("0" * 32))
+
+
+async def open_postgres(url: str, *, blocking: bool = False) -> PostgresStore:
+    """The store at this URL. An empty database is set up; one whose schema is behind is refused."""
+    address = parse(url)
+    if blocking:
+        schema.ensure(address)
+    else:
+        await asyncio.to_thread(schema.ensure, address)
+    return PostgresStore(address, blocking=blocking)
+
+
+class PostgresStore:
+    """Tasks in a PostgreSQL database, whose schema is up to date."""
+
+    def __init__(self, address: Address, *, blocking: bool = False) -> None:
+        self._address = address
+        self._statements = Statements(address.schema)
+        self._connections: Connections = BlockingConnections(address) if blocking else AsyncConnections(address)
+        self._listener: Listener = (BlockingListener if blocking else AsyncListener)(address, self._say)
+        self._adder = Adder(self._connections, self._statements, address)
+        self._claimer = Claimer(self._connections, self._statements)
+        self._changer = Changer(self._connections, self._statements, address)
+        self._unfolded = 0
+        self._folded_at = time.monotonic()
+
+    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+        if not tasks:
+            return []
+        receipts = await self._adder.add(tasks, now, bounds)
+        await self._count_call()
+        return receipts
+
+    async def claim(self, claim: Claim) -> list[Task]:
+        if claim.limit < 1:
+            return []
+        self._listener.looked([order.queue for order in claim.queues])
+        tasks = await self._claimer.claim(claim)
+        if tasks:
+            await self._count_call()
+        return tasks
+
+    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
+        pulses = [Pulse.LOST] * len(beats)
+        for places in rounds([beat.id for beat in beats]):
+            places.sort(key=lambda place: beats[place].id)
+            given = [beats[place] for place in places]
+            rows = await self._connections.fetch(
+                self._statements["extend"],
+                (
+                    until,
+                    grace,
+                    arrays.uuids([beat.id for beat in given]),
+                    arrays.texts([beat.token for beat in given]),
+                    arrays.byteas([packed_progress(beat.progress) for beat in given]),
+                ),
+            )
+            held = {task_id_of(found): Pulse.CANCEL if cancel else Pulse.HELD for found, cancel in rows}
+            for place in places:
+                pulses[place] = held.get(beats[place].id, Pulse.LOST)
+        return pulses
+
+    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        if not changes:
+            return []
+        verdicts = await self._changer.apply(changes)
+        await self._count_call()
+        return verdicts
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        if not ids:
+            return []
+        rows = await self._connections.fetch(self._statements["get"], (arrays.uuids(ids),))
+        found = {task.id: task for task in map(task_of, rows)}
+        return [found.get(task_id) for task_id in ids]
+
+    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+        if time.monotonic() - self._folded_at > _FOLD_INTERVAL:
+            await self._fold()
+        alarm, task_id = after or _BEFORE_ALL
+        rows = await self._connections.fetch(self._statements["due"], (now, alarm, UUID(task_id), limit))
+        return [task_of(row) for row in rows]
+
+    async def find(
+        self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
+    ) -> list[Task]:
+        statement, parameters = listing(self._statements, matching, limit, newest_first, after)
+        return [task_of(row) for row in await self._connections.fetch(statement, parameters)]
+
+    async def tally(self) -> Tally:
+        rows = await self._connections.fetch(self._statements["tally"])
+        lanes = [
+            LaneTally(
+                Lane(queue, type_, tuple(requires), Priority(priority)),
+                {STATES[state]: count for state, count in zip(states, counts, strict=True)},
+                oldest_ready,
+            )
+            for queue, type_, requires, priority, states, counts, oldest_ready, _ in rows
+        ]
+        return Tally(lanes, rows[0][-1] if rows else None)
+
+    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
+        if expected:
+            rows = await self._connections.fetch(self._statements["replace"], (kind, name, value, expected))
+        else:
+            rows = await self._connections.fetch(self._statements["put"], (kind, name, value, expected is None))
+        return int(rows[0][0]) if rows else None
+
+    async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
+        return bool(await self._connections.fetch(self._statements["drop"], (kind, name, expected)))
+
+    async def scan(self, kind: str) -> list[Record]:
+        rows = await self._connections.fetch(self._statements["scan"], (kind,))
+        return [Record(kind=kind, name=name, value=value, version=version) for name, value, version in rows]
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+        await self._listener.wait(queues, timeout)
+
+    async def time(self) -> Instant | None:
+        rows = await self._connections.fetch(self._statements["time"])
+        return int(rows[0][0])
+
+    async def close(self) -> None:
+        await self._listener.close()
+        await self._connections.close()
+
+    async def _say(self, what: str) -> None:
+        await self._connections.fetch(self._statements["notify"], (self._address.channel, what))
+
+    async def _count_call(self) -> None:
+        self._unfolded += 1
+        if self._unfolded >= _FOLD_AFTER:
+            await self._fold()
+
+    async def _fold(self) -> None:
+        self._unfolded = 0
+        self._folded_at = time.monotonic()
+        # The call that happens to fold has done its own work; the next one to fold meets the same trouble.
+        with contextlib.suppress(StoreUnavailable):
+            await self._connections.fetch(self._statements["fold"], (self._address.schema, _FOLD_ABOVE))

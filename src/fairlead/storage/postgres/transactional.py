@@ -1,0 +1,93 @@
+"""Adding tasks inside a transaction of the caller's own: they exist if and only if that commits.
+
+The caller's connection may be of any driver, so what is given here is a text and plain values, for the driver to send.
+Keys and ids are checked inside the same statement. A bound cannot be: its lock would be held until the caller commits.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from fairlead.core.errors import InvalidTask
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant
+from fairlead.core.task import Task
+from fairlead.storage.postgres.adding import named_columns
+from fairlead.storage.postgres.address import parse
+from fairlead.storage.postgres.rows import RouteNames, task_id_of
+from fairlead.storage.postgres.statements import Statements
+
+_PLACEHOLDER: Final = re.compile(r"\$(\d+)")
+
+
+class ParameterStyle(enum.Enum):
+    """How a driver wants parameters written."""
+
+    NUMBERED = "$1"
+    """asyncpg, and psycopg's raw cursors."""
+    FORMAT = "%s"
+    """psycopg, and SQLAlchemy's `exec_driver_sql` over it."""
+
+
+class Written(Struct, frozen=True):
+    """A statement for a caller's own connection."""
+
+    text: str
+    parameters: tuple[Any, ...]
+
+
+class Addition(Struct, frozen=True):
+    """What to run, in order, on the caller's connection; the last one's only row goes to `refused_by`."""
+
+    routes: Written
+    tasks: Written
+
+
+def addition(url: str, tasks: Sequence[Task], *, now: Instant, style: ParameterStyle) -> Addition:
+    """The statements that add these tasks; no two of them may share an id or a key."""
+    keys = [(task.spec.queue, task.spec.idempotency_key) for task in tasks if task.spec.idempotency_key is not None]
+    if len({task.id for task in tasks}) < len(tasks) or len(set(keys)) < len(keys):
+        raise InvalidTask("idempotency_key", "two tasks of one transactional submit share a key; submit them in turn")
+    address = parse(url)
+    statements = Statements(address.schema)
+    ordered = sorted(tasks, key=lambda task: task.id)
+    names, columns = named_columns(ordered, RouteNames())
+    columns[0] = [UUID(task_id) for task_id in columns[0]]
+    columns[2] = [int(priority) for priority in columns[2]]
+    routes = sorted(names)
+    parts = [json.loads(name) for name in routes]
+    return Addition(
+        _written(
+            statements.text("routes"),
+            (
+                routes,
+                [queue for queue, _, _ in parts],
+                [type_ for _, type_, _ in parts],
+                [json.dumps(requires) for _, _, requires in parts],
+            ),
+            style,
+        ),
+        _written(statements.text("add"), (now, address.channel, names, *columns), style),
+    )
+
+
+def refused_by(row: Sequence[Any]) -> frozenset[TaskId]:
+    """The tasks that were not added, because their id or their key is known, from the row that `tasks` answered."""
+    return frozenset(task_id_of(str(text)) for text in row[2] or ())
+
+
+def _written(text: str, parameters: tuple[Any, ...], style: ParameterStyle) -> Written:
+    match style:
+        case ParameterStyle.NUMBERED:
+            return Written(text, parameters)
+        case ParameterStyle.FORMAT:
+            # A parameter that is named twice is sent twice: the style knows no numbers.
+            order = [int(number) - 1 for number in _PLACEHOLDER.findall(text)]
+            return Written(_PLACEHOLDER.sub("%s", text.replace("%", "%%")), tuple(parameters[place] for place in order))
