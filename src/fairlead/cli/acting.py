@@ -1,0 +1,85 @@
+"""`cancel`, `replay` and `discard`: what is done to tasks that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from fairlead.cli import shapes
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, connected
+from fairlead.cli.output import complain, write, write_json
+from fairlead.core.errors import FairleadError, InvalidTask, StoreError
+from fairlead.core.identity import TaskId, parse_task_id
+from fairlead.core.task import Priority, Task
+from fairlead.engine.engine import Engine
+from fairlead.engine.inline import run_inline
+
+Ids = Annotated[str, Parameter(name="ID", help="Ids of one or more tasks.")]
+Request = Callable[[Engine, TaskId], Coroutine[Any, Any, Task]]
+
+
+def cancel(*ids: Ids, common: CommonWithStore = COMMON_WITH_STORE) -> int:
+    """Cancel tasks: at once if they wait; if they run, their worker is asked to stop them."""
+
+    def said(task: Task) -> str:
+        return f"{task.id} {'is asked to stop' if not task.state.ended else task.state}"
+
+    return _each(ids, common, lambda engine, task_id: engine.cancel(task_id), said)
+
+
+def replay(
+    *ids: Ids,
+    priority: Annotated[
+        str | None, Parameter(help="Queue them with this priority instead of their own.", metavar="WORD")
+    ] = None,
+    keep_retries: Annotated[bool, Parameter(help="Do not give them all their retries again.")] = False,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> int:
+    """Queue ended tasks again: dead letters, failed and cancelled ones."""
+    wanted = None if priority is None else Priority.parse(priority)
+    return _each(
+        ids,
+        common,
+        lambda engine, task_id: engine.replay(task_id, reset_retries=not keep_retries, priority=wanted),
+        lambda task: f"{task.id} {task.state}",
+    )
+
+
+def discard(*ids: Ids, common: CommonWithStore = COMMON_WITH_STORE) -> int:
+    """Remove ended tasks for good."""
+    return _each(ids, common, lambda engine, task_id: engine.discard(task_id), lambda task: f"{task.id} discarded")
+
+
+def _each(ids: tuple[str, ...], common: SharedWithStore, request: Request, said: Callable[[Task], str]) -> int:
+    """Ask the same of each task; a task that refuses does not keep the others from it."""
+    if not ids:
+        raise InvalidTask("id", "no task is named; give the ids of one or more, as submit or list shows them")
+    # One that cannot be an id is a mistake in the command: nothing is done then.
+    wanted = [parse_task_id(text) for text in ids]
+    done: list[Task] = []
+    refused: dict[TaskId, str] = {}
+    with connected(common) as connection:
+        engine = connection.inline()
+        for task_id in dict.fromkeys(wanted):
+            try:
+                task = run_inline(request(engine, task_id))
+            except StoreError:
+                raise
+            except FairleadError as error:
+                refused[task_id] = str(error)
+                if not common.json:
+                    complain(str(error), as_json=False)
+            else:
+                done.append(task)
+                if not common.json:
+                    write(said(task))
+    if common.json:
+        write_json(
+            {
+                "tasks": [shapes.brief(task) for task in done],
+                "errors": [{"id": task_id, "error": reason} for task_id, reason in refused.items()],
+            }
+        )
+    return 1 if refused else 0

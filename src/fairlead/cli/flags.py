@@ -1,0 +1,32 @@
+"""The settings as flags: some by name, with their help, and any other by catching what is left."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+from cyclopts import Parameter
+
+from fairlead.sdk.keys import KEYS
+
+Text: TypeAlias = str | None
+"""A setting's value as it was written; the configuration converts it, with the same errors as for a variable."""
+
+
+def _flag(key: str, metavar: str) -> Parameter:
+    known = KEYS[key]
+    return Parameter(help=f"{known.doc}. *{known.variable}*", metavar=metavar)
+
+
+QUEUES: Final = _flag("queues", "A,B")
+CAPABILITIES: Final = _flag("capabilities", "A,B")
+CONCURRENCY: Final = _flag("concurrency", "N")
+PROCESSES: Final = _flag("processes", "N")
+DRAIN_SECONDS: Final = _flag("drain_seconds", "S")
+LOG_LEVEL: Final = _flag("log_level", "LEVEL")
+
+AnySetting: TypeAlias = Annotated[
+    str,
+    Parameter(
+        help="Any other setting as a flag, such as --lease-seconds 60; `fairlead config` lists them.", show=False
+    ),
+]

@@ -1,0 +1,74 @@
+"""Moments and spans, as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from fairlead.core.errors import InvalidTask
+from fairlead.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND, Instant, Span, span
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_RELATIVE: Final = re.compile(r"([+-])(\d+(?:\.\d+)?)([smhdw])")
+_UNITS: Final = {"s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
+_FORMS: Final = "a moment such as 2026-11-15T08:00:00Z, 2026-11-15 (UTC unless it says otherwise), -1h or +30m"
+
+
+def iso(at: Instant) -> str:
+    """An instant in UTC, always to the microsecond, so that the text sorts like the time."""
+    return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def maybe_iso(at: Instant | None) -> str | None:
+    """An instant in UTC, if there is one."""
+    return None if at is None else iso(at)
+
+
+def parse(option: str, text: str, now: Instant) -> Instant:
+    """The instant that a person means; raises InvalidTask when it is none."""
+    relative = _RELATIVE.fullmatch(text.strip())
+    try:
+        if relative:
+            sign, amount, unit = relative.groups()
+            at = now + round(float(f"{sign}{amount}") * _UNITS[unit])
+        else:
+            written = datetime.fromisoformat(text.strip())
+            aware = written if written.tzinfo else written.replace(tzinfo=UTC)
+            at = (aware - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        raise InvalidTask(option, f"{option} {text!r} is not a moment; use {_FORMS}") from None
+    if not 0 <= at <= LATEST:
+        raise InvalidTask(option, f"{option} {text!r} is outside the years 1970 to 2255; use {_FORMS}")
+    return at
+
+
+def moment(at: Instant) -> datetime:
+    """An instant as a datetime."""
+    return _EPOCH + timedelta(microseconds=at)
+
+
+def brief(of: Span) -> str:
+    """A span in its largest fitting unit: 850ms, 12s, 5m, 3h, 9d."""
+    size = abs(of)
+    if size < SECOND:
+        return f"{of / 1000:.0f}ms"
+    for unit, length, limit in (("s", SECOND, 2 * MINUTE), ("m", MINUTE, 2 * HOUR), ("h", HOUR, 2 * DAY)):
+        if size < limit:
+            return f"{of / length:.0f}{unit}"
+    return f"{of / DAY:.0f}d"
+
+
+def ago(at: Instant, now: Instant) -> str:
+    """How far an instant is from now: 5m ago, in 3h."""
+    return f"{brief(now - at)} ago" if at <= now else f"in {brief(at - now)}"
+
+
+def check_seconds(option: str, value: float | None) -> float | None:
+    """Seconds that can be a span; raises InvalidTask for infinity and what is not a number."""
+    if value is not None:
+        try:
+            span(value)
+        except (ValueError, OverflowError):
+            raise InvalidTask(option, f"{option} {value} is not a time; use seconds as a number") from None
+    return value

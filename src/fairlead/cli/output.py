@@ -1,0 +1,153 @@
+"""What a command writes: JSON for scripts, tables and colours on a terminal, plain text elsewhere.
+
+Answers go to stdout; errors, logs and progress go to stderr. What comes from tasks is never trusted: it could hold
+sequences that command the terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+# Marks that turn the direction of text around can make one thing look like another.
+_TURNS: Final = {code: f"\\u{code:04x}" for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_UNSAFE: Final = _CONTROLS | _TURNS | {ord("\u2028"): "\\u2028", ord("\u2029"): "\\u2029"}
+
+
+_GAP: Final = "  "
+_LEAST: Final = 8
+"""A column is cut to no less than this."""
+
+
+def clean(text: str) -> str:
+    """Text with everything made visible that would act on a terminal; newlines and tabs stay."""
+    return text.translate(_UNSAFE)
+
+
+def one_line(text: str) -> str:
+    """Clean text on a single line."""
+    return clean(" ".join(text.split("\n")))
+
+
+def complain(message: str, *, as_json: bool) -> None:
+    """Say on stderr what is wrong, in one line."""
+    if as_json:
+        sys.stderr.write(msgspec.json.encode({"error": message}).decode() + "\n")
+    else:
+        sys.stderr.write(f"fairlead: {one_line(message)}\n")
+    sys.stderr.flush()
+
+
+def write_json(value: object) -> None:
+    """One JSON document on a line of its own."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def write(text: str = "") -> None:
+    """One or more lines of plain text."""
+    sys.stdout.write(clean(text) + "\n")
+
+
+def on_terminal() -> bool:
+    """Whether a person reads stdout."""
+    return sys.stdout.isatty()
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console; imported only when something is drawn."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+class Cell(Struct, frozen=True):
+    """A cell of a table, with a style for terminals."""
+
+    text: str
+    style: str = ""
+
+
+class Column(Struct, frozen=True):
+    """A column of a table. On a terminal too narrow for the table, it may be cut short or left out."""
+
+    title: str
+    right: bool = False
+    cut: bool = False
+    optional: bool = False
+
+
+def write_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]]) -> None:
+    """A table: fitted to a terminal; always whole elsewhere."""
+    header = [Cell(column.title, "bold") for column in columns]
+    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    lines = [[Cell(one_line(cell.text), cell.style) for cell in line] for line in (header, *cells)]
+    widths = [max(len(cell.text) for cell in column) for column in zip(*lines, strict=True)]
+    screen = console() if on_terminal() else None
+    if screen is not None:
+        widths = _fit(columns, widths, screen.width)
+    for line in lines:
+        parts = [
+            _sized(cell, width, column) for cell, width, column in zip(line, widths, columns, strict=True) if width
+        ]
+        write_styled(_joined(parts), screen)
+
+
+def _fit(columns: Sequence[Column], widths: list[int], available: int) -> list[int]:
+    """The widths on a terminal: what is optional goes first, then what may be cut is cut, the widest most."""
+    fitted = list(widths)
+
+    def excess() -> int:
+        shown = [width for width in fitted if width]
+        return sum(shown) + len(_GAP) * (len(shown) - 1) - available
+
+    for position, column in enumerate(columns):
+        if column.optional and excess() > 0:
+            fitted[position] = 0
+    cut = [position for position, column in enumerate(columns) if column.cut and fitted[position] > _LEAST]
+    while cut and excess() > 0:
+        widest = max(cut, key=lambda position: fitted[position])
+        if fitted[widest] <= _LEAST:
+            break
+        fitted[widest] -= 1
+    return fitted
+
+
+def _sized(cell: Cell, width: int, column: Column) -> Cell:
+    text = cell.text if len(cell.text) <= width else f"{cell.text[: width - 1]}…"
+    return Cell(text.rjust(width) if column.right else text.ljust(width), cell.style)
+
+
+def _joined(parts: list[Cell]) -> list[Cell]:
+    """The parts of a line with gaps between them and no blanks at its end."""
+    gapped = [cell for part in parts for cell in (part, Cell(_GAP))]
+    while gapped and not gapped[-1].text.strip():
+        gapped.pop()
+    if gapped:
+        gapped[-1] = Cell(gapped[-1].text.rstrip(), gapped[-1].style)
+    return gapped
+
+
+def write_styled(parts: Iterable[Cell], screen: Console | None = None) -> None:
+    """One line of text whose parts have styles on a terminal."""
+    if not on_terminal():
+        write("".join(part.text for part in parts))
+        return
+    from rich.text import Text
+
+    line = Text()
+    for part in parts:
+        line.append(clean(part.text), style=part.style)
+    (screen or console()).print(line, soft_wrap=True)
+
+
+def pretty(document: bytes) -> str:
+    """A JSON text laid out for reading; its numbers and the order of its keys stay as they are."""
+    return msgspec.json.format(document, indent=2).decode()

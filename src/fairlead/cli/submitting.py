@@ -1,0 +1,161 @@
+"""`submit`: tasks from the command line, one or a file full."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+from msgspec import Raw
+from msgspec.structs import replace
+
+from fairlead.cli import shapes
+from fairlead.cli.moments import check_seconds, moment, parse
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, connected, words
+from fairlead.cli.output import on_terminal, pretty, write, write_json
+from fairlead.core.errors import InvalidTask, TaskFailed
+from fairlead.core.submission import Submission
+from fairlead.core.task import State, Task
+from fairlead.engine.clock import SystemClock
+from fairlead.engine.engine import Submitted
+from fairlead.engine.inline import run_inline
+from fairlead.sdk.connection import Connection
+from fairlead.sdk.definition import template
+from fairlead.sdk.handle import TaskHandle
+
+
+def submit(
+    task_type: Annotated[str | None, Parameter(name="TYPE", help="Type of the task.")] = None,
+    /,
+    *pairs: Annotated[
+        str,
+        Parameter(
+            name="PARAMETER",
+            help="Parameters as key=value; what is JSON is taken as JSON, all else as text.",
+            metavar="KEY=VALUE",
+        ),
+    ],
+    params: Annotated[str | None, Parameter(help="All parameters as one JSON object.", metavar="JSON")] = None,
+    priority: Annotated[str | None, Parameter(help="critical, high, medium or low.", metavar="WORD")] = None,
+    queue: Annotated[str | None, Parameter(help="Queue to wait in.", metavar="NAME")] = None,
+    delay: Annotated[float | None, Parameter(help="Seconds until it is due.", metavar="S")] = None,
+    run_at: Annotated[
+        str | None, Parameter(help="When it is due: 2026-11-15T08:00Z, or +30m, +2h, +1d.", metavar="MOMENT")
+    ] = None,
+    timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.", metavar="S")] = None,
+    max_retries: Annotated[int | None, Parameter(help="How often a failure is tried again.", metavar="N")] = None,
+    requires: Annotated[str | None, Parameter(help="Capabilities that its worker must have.", metavar="A,B")] = None,
+    idempotency_key: Annotated[
+        str | None, Parameter(help="The same key again gives the task that has it.", metavar="TEXT")
+    ] = None,
+    tag: Annotated[tuple[str, ...], Parameter(help="A tag; may be given more than once.", metavar="NAME")] = (),
+    from_file: Annotated[
+        str | None,
+        Parameter(
+            help="Submit every line of this file, each a JSON object; - reads stdin. Other options then apply to "
+            "lines that do not say otherwise.",
+            metavar="FILE",
+            allow_leading_hyphen=True,
+        ),
+    ] = None,
+    wait: Annotated[bool, Parameter(help="Wait until it has ended, and show its result.")] = False,
+    timeout_seconds: Annotated[
+        float | None, Parameter(help="How long --wait waits; the task goes on after that.", metavar="S")
+    ] = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> int:
+    """Submit a task, or with `--from-file` many.
+
+    When this ends, what it says is submitted is durable. A line of a file holds the fields `type`, `parameters`,
+    `priority`, `queue`, `requires`, `timeout`, `max_retries`, `max_crashes`, `delay`, `run_at`, `idempotency_key`,
+    `tenant`, `tags` and `trace`; only `type` must be there. A line that is refused is reported with its number, and
+    the others are stored all the same.
+    """
+    options = {
+        "priority": priority,
+        "queue": queue,
+        "delay": check_seconds("--delay", delay),
+        "run_at": None if run_at is None else moment(parse("--run-at", run_at, SystemClock().now())),
+        "timeout": check_seconds("--timeout", timeout),
+        "max_retries": max_retries,
+        "requires": words(requires) or None,
+        "idempotency_key": idempotency_key,
+        "tags": tuple(name for each in tag for name in words(each)) or None,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    if from_file is not None:
+        if pairs or params is not None or wait or idempotency_key is not None:
+            raise InvalidTask(
+                "from_file",
+                "parameters, --idempotency-key and --wait are for one task; leave them out with --from-file",
+            )
+        from fairlead.cli.bulk import submit_file
+
+        return submit_file(from_file, task_type, given, common)
+    if task_type is None:
+        raise InvalidTask("type", "no type is named; write fairlead submit TYPE, or use --from-file FILE")
+    submission = replace(template(task_type, given), parameters=_parameters(pairs, params))
+    return _submit_one(submission, common, wait=wait, seconds=check_seconds("--timeout-seconds", timeout_seconds))
+
+
+def _submit_one(submission: Submission, common: SharedWithStore, *, wait: bool, seconds: float | None) -> int:
+    with connected(common, create=True) as connection:
+        submitted = run_inline(connection.inline().submit(submission))
+        if not wait:
+            _write_submitted(submitted, common)
+            return 0
+        task, failed = _wait(submitted, connection, seconds)
+    if common.json:
+        write_json(shapes.with_field(shapes.whole(task), existing=submitted.existing))
+        return 1 if failed else 0
+    if failed is not None:
+        raise failed
+    write("null" if task.status.result is None else pretty(task.status.result))
+    return 0
+
+
+def _write_submitted(submitted: Submitted, common: SharedWithStore) -> None:
+    task = submitted.task
+    if common.json:
+        write_json(shapes.with_field(shapes.brief(task), existing=submitted.existing))
+    elif on_terminal():
+        known = "was there already, as" if submitted.existing else "is"
+        write(f"{task.id} {known} {task.state}\nsee it with: fairlead show {task.id}")
+    else:
+        # For id=$(fairlead submit …)
+        write(task.id)
+
+
+def _wait(submitted: Submitted, connection: Connection, seconds: float | None) -> tuple[Task, TaskFailed | None]:
+    handle: TaskHandle[Any] = TaskHandle(submitted.task, connection, lambda result: result)
+    try:
+        handle.result_sync(seconds)
+    except TaskFailed as error:
+        return handle.snapshot, error
+    assert handle.status is State.COMPLETED  # noqa: S101 - result_sync returns for nothing else
+    return handle.snapshot, None
+
+
+def _parameters(pairs: tuple[str, ...], document: str | None) -> bytes:
+    if document is not None:
+        if pairs:
+            raise InvalidTask("parameters", f"--params and {pairs[0]!r} are both given; use one way or the other")
+        return document.encode()
+    values: dict[str, Raw] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise InvalidTask("parameters", f"parameter {pair!r} is not key=value; write it so, or use --params JSON")
+        if key in values:
+            raise InvalidTask("parameters", f"parameter {key!r} is given twice; keep one of them")
+        values[key] = _value(text)
+    return msgspec.json.encode(values)
+
+
+def _value(text: str) -> Raw:
+    """JSON as it is written, digit for digit; anything else as a string."""
+    try:
+        msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, RecursionError):
+        return Raw(msgspec.json.encode(text))
+    return Raw(text.strip().encode())

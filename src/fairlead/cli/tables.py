@@ -1,0 +1,182 @@
+"""How tasks and stats look to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from fairlead.cli.moments import ago, brief, iso
+from fairlead.cli.output import Cell, Column, on_terminal, pretty, write, write_styled, write_table
+from fairlead.core.instant import SECOND, Instant
+from fairlead.core.task import Entry, Failure, Priority, State, Task
+from fairlead.engine.stats import Stats
+
+STYLES: Final = {
+    State.SCHEDULED: "cyan",
+    State.QUEUED: "blue",
+    State.EXECUTING: "yellow",
+    State.COMPLETED: "green",
+    State.FAILED: "red",
+    State.DEAD_LETTER: "bold red",
+    State.CANCELLED: "dim",
+}
+_URGENT: Final = {Priority.CRITICAL: "bold red", Priority.HIGH: "yellow"}
+_LABEL_WIDTH: Final = 10
+
+
+def write_tasks(tasks: Sequence[Task], now: Instant) -> None:
+    """A page of a listing."""
+    columns = [
+        Column("ID"),
+        Column("STATE"),
+        Column("PRIORITY"),
+        Column("TYPE", cut=True),
+        Column("QUEUE", cut=True),
+        Column("AGE", right=True),
+    ]
+    rows: list[list[Cell | str]] = [
+        [
+            task.id,
+            Cell(task.state, STYLES[task.state]),
+            Cell(task.status.priority.word, _URGENT.get(task.status.priority, "")),
+            task.spec.type,
+            task.spec.queue,
+            brief(now - task.spec.created_at),
+        ]
+        for task in tasks
+    ]
+    write_table(columns, rows)
+
+
+def write_task(task: Task, now: Instant) -> None:
+    """Everything about one task."""
+    spec, status = task.spec, task.status
+    _field("task", Cell(spec.id, "bold"))
+    _field("state", Cell(status.state, STYLES[status.state]), Cell(f" ({status.reason})"))
+    if status.cancel_asked and not status.state.ended:
+        _field("", Cell("cancel was asked", "yellow"))
+    _field("type", Cell(spec.type))
+    _field("queue", Cell(spec.queue))
+    _field("priority", Cell(status.priority.word, _URGENT.get(status.priority, "")))
+    for label, text in _optional_lines(task):
+        _field(label, Cell(text))
+    write()
+    for label, at in _times(task):
+        _field(label, Cell(iso(at)), Cell(f"  {ago(at, now)}", "dim"))
+    write()
+    _document("parameters", spec.parameters)
+    if status.result is not None or status.state is State.COMPLETED:
+        _document("result", b"null" if status.result is None else status.result)
+    if status.failure is not None:
+        _failure(status.failure)
+    if status.history:
+        write()
+        _history(status.history)
+
+
+def write_stats(stats: Stats, now: Instant) -> None:
+    """How all queues stand."""
+    counts = [
+        Cell(f"{count:,} {state}", STYLES[state] if count else "dim") for state, count in stats.states.items() if count
+    ]
+    write_styled([cell for count in counts for cell in (count, Cell("  "))][:-1] or [Cell("no tasks")])
+    if stats.next_alarm is not None:
+        write_styled([Cell(f"next alarm {ago(stats.next_alarm, now)}", "dim")])
+    if not stats.queues:
+        return
+    write()
+    columns = [Column("QUEUE", cut=True), Column("PRIORITY"), Column("WAITING", right=True)]
+    columns += [Column("OLDEST", right=True), Column("TYPES", cut=True)]
+    rows: list[list[Cell | str]] = []
+    for name, queue in sorted(stats.queues.items()):
+        types = ", ".join(f"{task_type} {depth:,}" for task_type, depth in sorted(queue.types.items()))
+        for priority, line in queue.lines.items():
+            first = priority is Priority.CRITICAL
+            oldest = brief(line.oldest_age) if line.depth else "-"
+            style = "" if line.depth else "dim"
+            rows.append(
+                [
+                    name if first or not on_terminal() else "",
+                    Cell(priority.word, _URGENT.get(priority, "") if line.depth else "dim"),
+                    Cell(f"{line.depth:,}", style),
+                    Cell(oldest, style),
+                    Cell(types, "dim") if first else "",
+                ]
+            )
+    write_table(columns, rows)
+
+
+def _field(label: str, *parts: Cell) -> None:
+    write_styled([Cell(f"{label:<{_LABEL_WIDTH}} ", "dim"), *parts])
+
+
+def _optional_lines(task: Task) -> Iterator[tuple[str, str]]:
+    spec, status = task.spec, task.status
+    attempts = f"{status.attempts}, retries {status.retries} of {spec.max_retries}"
+    if status.crashes:
+        attempts += f", crashes {status.crashes} of {spec.max_crashes}"
+    yield "attempts", attempts
+    yield "timeout", f"{status.timeout / SECOND:g} s"
+    if spec.requires:
+        yield "requires", ", ".join(spec.requires)
+    if spec.tags:
+        yield "tags", ", ".join(spec.tags)
+    if spec.idempotency_key is not None:
+        yield "key", spec.idempotency_key
+    if spec.tenant is not None:
+        yield "tenant", spec.tenant
+    if spec.trace is not None:
+        yield "trace", spec.trace
+    if status.lease is not None:
+        yield "worker", status.lease.worker
+    if status.progress is not None:
+        yield "progress", f"{status.progress.percent:g} % {status.progress.message}".rstrip()
+
+
+def _times(task: Task) -> Iterator[tuple[str, Instant]]:
+    spec, status = task.spec, task.status
+    yield "submitted", spec.created_at
+    if status.state.waiting:
+        yield "due" if status.state is State.SCHEDULED else "queued", status.ready_at
+    if status.started_at is not None:
+        yield "started", status.started_at
+    if status.ended_at is not None:
+        yield "ended", status.ended_at
+    if status.lease is not None:
+        yield "lease end", status.lease.until
+    if status.state.ended and status.alarm is not None:
+        yield "kept until", status.alarm
+
+
+def _document(label: str, document: bytes) -> None:
+    text = pretty(document)
+    if "\n" not in text:
+        _field(label, Cell(text))
+        return
+    _field(label)
+    for line in text.split("\n"):
+        write(f"  {line}")
+
+
+def _failure(failure: Failure) -> None:
+    _field("error", Cell(f"{failure.type}: {failure.message}", "red"))
+    if failure.traceback:
+        for line in failure.traceback.rstrip().split("\n"):
+            write(f"  {line}")
+
+
+def _history(history: tuple[Entry, ...]) -> None:
+    columns = [Column("AT"), Column("STATE"), Column("REASON"), Column("TRY", right=True), Column("TOOK", right=True)]
+    columns += [Column("ERROR", cut=True)]
+    rows: list[list[Cell | str]] = [
+        [
+            iso(entry.at)[:-4] + "Z",
+            Cell(entry.state, STYLES[entry.state]),
+            entry.reason,
+            str(entry.attempt or ""),
+            "" if entry.started_at is None else brief(entry.at - entry.started_at),
+            "" if entry.failure is None else f"{entry.failure.type}: {entry.failure.message}",
+        ]
+        for entry in history
+    ]
+    write_table(columns, rows)

@@ -1,0 +1,95 @@
+"""`up`: everything in one process, to try things or for a small installation."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from fairlead._version import __version__
+from fairlead.cli import flags
+from fairlead.cli.logs import start_logging, task_observers
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
+from fairlead.cli.output import Cell, write, write_json, write_styled
+from fairlead.cli.services import Service, serve_together
+from fairlead.cli.working import leave_at_once
+from fairlead.sdk.app import Fairlead
+from fairlead.sdk.builtin import builtin_app
+from fairlead.sdk.configuration import Configuration, masked
+from fairlead.sdk.keys import KEYS
+from fairlead.worker.worker import WorkerSettings
+
+log = logging.getLogger("fairlead.cli")
+
+
+def up(
+    *,
+    concurrency: Annotated[flags.Text, flags.CONCURRENCY] = None,
+    log_level: Annotated[flags.Text, flags.LOG_LEVEL] = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+    **settings: flags.AnySetting,
+) -> None:
+    """Start everything in one process: the store and a worker with the built-in handlers.
+
+    They are `echo`, `sleep`, `fail`, `webhook` and `email`. Ctrl-C lets running tasks end; a second one hands them
+    back. Every other setting that `fairlead config` shows can be given as a flag too.
+    """
+    signal.signal(signal.SIGTERM, leave_at_once)
+    configuration = configured(common, {"concurrency": concurrency, "log-level": log_level, **settings})
+    start_logging(configuration.log_level, as_json=common.json)
+    app = builtin_app(configuration, observers=task_observers())
+
+    async def prepare() -> Sequence[Service]:
+        return [await _worker(app, configuration)]
+
+    def ready() -> None:
+        if common.json:
+            write_json({"version": __version__, "store": masked(app.store), "types": sorted(app.handlers.types)})
+        else:
+            _welcome(app, configuration)
+        sys.stdout.flush()
+
+    serve_together(prepare, ready, app.close)
+    log.info("left; what was not finished waits in the store")
+
+
+async def _worker(app: Fairlead, configuration: Configuration) -> Service:
+    return await app.worker(
+        queues=configuration.queues,
+        capabilities=configuration.capabilities,
+        settings=WorkerSettings(concurrency=configuration.concurrency, drain_seconds=configuration.drain_seconds),
+        # The built-in handlers never hold the interpreter for long, so a thread can send their heartbeats.
+        keeper_process=False,
+    )
+
+
+def _welcome(app: Fairlead, configuration: Configuration) -> None:
+    command = _command()
+    store = "" if configuration.store == KEYS["store"].default else f" --store {masked(configuration.store)}"
+    write_styled([Cell(f"fairlead {__version__}", "bold"), Cell(f" is up on {masked(app.store)}.")])
+    write(f"A worker runs {', '.join(sorted(app.handlers.types))} tasks, {configuration.concurrency} at once.")
+    write("\nTry this in another terminal, in the same folder:\n")
+    for line in (
+        f"submit echo message=hello --wait{store}",
+        f"submit sleep seconds=10 --priority high{store}",
+        f"submit fail message=oops --max-retries 1{store}",
+        f"list{store}",
+        f"stats{store}",
+    ):
+        write_styled([Cell(f"  {command} {line}", "cyan")])
+    write("\nCtrl-C stops it: running tasks may end first. A second Ctrl-C hands them back.")
+
+
+def _command() -> str:
+    """How to call this program again from the same folder."""
+    found = shutil.which("fairlead")
+    beside = Path(sys.executable).parent / "fairlead"
+    if found is not None and Path(found).resolve() == beside.resolve():
+        return "fairlead"
+    if not beside.exists():
+        return f"{sys.executable} -m fairlead"
+    return str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)

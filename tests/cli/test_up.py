@@ -1,0 +1,59 @@
+"""`fairlead up`: everything in one process, and Ctrl-C loses nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from fairlead.core.task import Reason, State
+from tests.cli.running import Folder, until
+
+
+def states(folder: Folder) -> list[State]:
+    return [task.state for task in folder.tasks()]
+
+
+def test_it_says_what_to_try_and_that_works(folder: Folder) -> None:
+    with folder.start("up") as up:
+        up.find("is up on sqlite:///fairlead.db")
+        (hint,) = up.find("submit echo message=hello --wait")
+        assert folder.ok("submit", *hint.partition(" submit ")[2].split()).out == '"hello"\n'
+        failed = folder.quick("submit", "fail", "message=oops", "--max-retries", "0", "--wait", "--json")
+        assert failed.code == 1 and failed.json["state"] == "dead_letter"
+        up.find("fail dead letter after")
+        up.send(signal.SIGTERM)
+        assert up.wait() == 0
+
+
+def test_ctrl_c_lets_tasks_end_and_a_second_one_hands_them_back(folder: Folder) -> None:
+    lines = ['{"type": "sleep", "parameters": {"seconds": 0.3}}'] * 3
+    lines += ['{"type": "sleep", "parameters": {"seconds": 600}}'] * 3
+    lines += ['{"type": "sleep", "parameters": {"seconds": 600}, "priority": "low"}'] * 4
+    folder.submit("--from-file", str(folder.write("tasks.jsonl", "\n".join(lines))))
+    with folder.start("up", "--concurrency", "6") as up:
+        until(lambda: states(folder).count(State.EXECUTING) >= 3)
+        up.send(signal.SIGINT)
+        up.find("leaving:")
+        until(lambda: states(folder).count(State.COMPLETED) == 3)
+        up.send(signal.SIGINT)
+        assert up.wait() == 0
+    tasks = folder.tasks()
+    assert [task.state for task in tasks] == [State.COMPLETED] * 3 + [State.QUEUED] * 7
+    assert [task.status.retries for task in tasks] == [0] * 10
+    assert Reason.HANDED_BACK in {task.status.reason for task in tasks}
+
+
+def test_it_tells_scripts_when_it_is_up(folder: Folder) -> None:
+    with folder.start("up", "--store", "sqlite:///mine.db", "--json") as up:
+        (line,) = up.find('"store"')
+        assert json.loads(line)["store"] == "sqlite:///mine.db"
+        up.send(signal.SIGINT)
+        assert up.wait() == 0
+
+
+def test_ctrl_c_while_waiting_for_a_result_is_an_interruption(folder: Folder) -> None:
+    with folder.start("submit", "echo", "--wait") as waiting:
+        until(lambda: (folder.path / "fairlead.db").exists() and folder.tasks())
+        waiting.send(signal.SIGINT)
+        assert waiting.wait() == 130
+    assert waiting.lines == ["fairlead: interrupted"]

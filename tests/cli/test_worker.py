@@ -1,0 +1,141 @@
+"""`fairlead worker`: finding the app, working, draining, several processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+import pytest
+
+from fairlead.core.task import Reason, State
+from tests.cli.running import Folder, until
+
+APP = """
+import asyncio
+from pathlib import Path
+from fairlead import Fairlead
+
+app = Fairlead("sqlite:///tasks.db")
+other = 3
+
+@app.task
+async def double(number: int) -> int:
+    return 2 * number
+
+@app.task
+async def wait_for(file: str) -> str:
+    while not Path(file).exists():
+        await asyncio.sleep(0.01)
+    return file
+"""
+
+
+@pytest.fixture
+def folder(folder: Folder) -> Folder:
+    folder.write("tasks.py", APP)
+    return folder
+
+
+def test_an_app_that_cannot_be_found_is_misuse(folder: Folder) -> None:
+    for arguments, complaint in (
+        (("tasks:ap",), "the module 'tasks' has no 'ap'; did you mean tasks:app?"),
+        (("empty:app", "--log-level", "warning"), "the app has no task types"),
+    ):
+        folder.write("empty.py", "from fairlead import Fairlead\napp = Fairlead()\n")
+        ended = folder.run("worker", *arguments)
+        assert (ended.code, ended.out) == (2, "")
+        assert complaint in ended.error
+
+
+def test_it_runs_tasks_and_sigterm_lets_them_end(folder: Folder) -> None:
+    store = ("--store", "sqlite:///tasks.db")
+    with folder.start("worker", "tasks:app") as worker:
+        assert folder.ok("submit", "double", "number=21", "--wait", *store).out == "42\n"
+        wrong = folder.quick("submit", "double", "number=x", "--wait", *store)
+        assert wrong.code == 1 and "ended as failed (rejected): InvalidArguments" in wrong.error
+        late = folder.quick("submit", "nobody", "--wait", "--timeout-seconds", "0.01", *store)
+        assert late.code == 1 and "has not ended after 0.01 s; it goes on" in late.error
+        task_id = folder.submit("wait_for", "file=go", *store)
+        until(lambda: folder.quick("show", task_id, "--json", *store).json["state"] == "executing")
+        worker.send(signal.SIGTERM)
+        worker.find("leaving: 1 running tasks")
+        folder.write("go", "")
+        assert worker.wait() == 0
+    shown = folder.quick("show", task_id, "--json", *store).json
+    assert (shown["state"], shown["result"], shown["attempts"]) == ("completed", "go", 1)
+    (line,) = worker.find("working on sqlite:///tasks.db: queues default; types double, wait_for; 10 at once")
+    assert re.fullmatch(r"\S+Z info    \[\d+\] working on .*", line)
+    worker.find("double completed after")
+
+
+def test_a_second_signal_hands_back_what_runs(folder: Folder) -> None:
+    task_id = folder.submit("wait_for", "file=never", "--store", "sqlite:///mine.db")
+    flags = ("--store", "sqlite:///mine.db", "--no-keeper", "--log-level", "debug", "--json")
+    with folder.start("worker", "tasks:app", *flags) as worker:
+        worker.find("the store is sqlite:///mine.db, from --store; the app itself names sqlite:///tasks.db")
+        worker.find(f"task {task_id} wait_for started, attempt 1")
+        worker.send(signal.SIGINT)
+        worker.find("leaving: 1 running tasks")
+        worker.send(signal.SIGINT)
+        assert worker.wait() == 0
+    (task,) = folder.tasks("mine.db")
+    assert (task.state, task.status.reason, task.status.retries) == (State.QUEUED, Reason.HANDED_BACK, 0)
+    assert [line for line in worker.lines if not line.startswith('{"time":"')] == []
+
+
+def test_a_killed_process_of_several_is_replaced(folder: Folder) -> None:
+    store = ("--store", "sqlite:///tasks.db")
+    with folder.start("worker", "tasks:app", "--processes", "2") as supervisor:
+        supervisor.find("working on", 2)
+        first, _ = supervisor.find("is pid", 2)
+        victim = int(first.rpartition(" ")[2])
+        os.kill(victim, signal.SIGKILL)
+        supervisor.find(f"worker process 1 of 2 (pid {victim}) was killed by SIGKILL; another starts in 0.5 s")
+        supervisor.find("working on", 3)
+        assert folder.submit("double", "number=4", "--wait", *store) == "8"
+        supervisor.send(signal.SIGTERM)
+        assert supervisor.wait() == 0
+
+
+def test_processes_leave_when_their_supervisor_is_killed(folder: Folder) -> None:
+    with folder.start("worker", "tasks:app", "--processes", "2") as supervisor:
+        supervisor.find("working on", 2)
+        supervisor.send(signal.SIGKILL)
+        supervisor.silent()
+
+
+def test_what_one_process_cannot_do_none_is_started_again_for(folder: Folder) -> None:
+    with folder.start("worker", "tasks:nope", "--processes", "2") as supervisor:
+        assert supervisor.wait() == 2
+    supervisor.find("the module 'tasks' has no 'nope'")
+
+
+def test_the_built_in_handlers_need_no_app(folder: Folder) -> None:
+    with folder.start("worker", "builtin", "--queues", "a,b", "--concurrency", "3", "--lease-seconds", "40") as worker:
+        worker.find("queues a, b; types echo, email, fail, sleep, webhook; 3 at once")
+        answer = folder.quick("submit", "echo", "message=hi", "--queue", "b", "--wait", "--json").json
+        assert (answer["result"], answer["state"]) == ("hi", "completed")
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
+
+
+def test_flags_reach_an_app_that_leaves_them_to_the_configuration_and_its_child_processes(folder: Folder) -> None:
+    folder.write(
+        "plain.py",
+        "from fairlead import Fairlead\n"
+        "app = Fairlead()\n"
+        "@app.task\n"
+        "def here() -> list[object]:\n"
+        "    return [app.store, app.settings.lease]\n"
+        "@app.task(isolate=True)\n"
+        "def elsewhere() -> list[object]:\n"
+        "    return [app.store, app.settings.lease]\n",
+    )
+    flags = ("--store", "sqlite:///mine.db", "--lease-seconds", "44", "--drain-seconds", "1")
+    with folder.start("worker", "plain:app", *flags) as worker:
+        for task_type in ("here", "elsewhere"):
+            answer = folder.quick("submit", task_type, "--wait", "--json", "--store", "sqlite:///mine.db")
+            assert answer.json["result"] == ["sqlite:///mine.db", 44_000_000]
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
