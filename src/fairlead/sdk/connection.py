@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-import weakref
 from collections.abc import Sequence
 
 from fairlead.core.settings import Settings
@@ -32,8 +32,7 @@ class Connection:
         self._process = os.getpid()
         self._memory = MemoryStore() if url.startswith("memory:") else None
         self._inline: Engine | None = None
-        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Engine]]
-        self._by_loop = weakref.WeakKeyDictionary()
+        self._by_loop: dict[asyncio.AbstractEventLoop, asyncio.Task[Engine]] = {}
 
     async def engine(self) -> Engine:
         """The engine of the running event loop."""
@@ -41,8 +40,21 @@ class Connection:
         opening = self._by_loop.get(loop)
         if opening is None or (opening.done() and opening.exception() is not None):
             # One opening for all that ask at once.
-            opening = self._by_loop[loop] = loop.create_task(self._open())
+            with self._lock:
+                opening = self._by_loop[loop] = loop.create_task(self._open())
+            await self._close_left_behind()
         return await asyncio.shield(opening)
+
+    async def _close_left_behind(self) -> None:
+        """Close what was opened in event loops that have ended: synchronous programs may run one for every call."""
+        with self._lock:
+            ended = [loop for loop in self._by_loop if loop.is_closed()]
+            openings = [self._by_loop.pop(loop) for loop in ended]
+        for opening in openings:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                # A store may need its own loop to be closed in good order; then the kernel closes what it held.
+                with contextlib.suppress(Exception):
+                    await opening.result().close()
 
     def inline(self) -> Engine:
         """The engine for synchronous code; safe for threads, and its coroutines never suspend."""
@@ -56,7 +68,8 @@ class Connection:
 
     async def close(self) -> None:
         """Close the engine of the running event loop and the one for synchronous code."""
-        opening = self._by_loop.pop(asyncio.get_running_loop(), None)
+        with self._lock:
+            opening = self._by_loop.pop(asyncio.get_running_loop(), None)
         if opening is not None:
             await (await opening).close()
         self.close_inline()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
-from fairlead.core.identity import TaskId, WorkerId
+from fairlead.core.identity import WorkerId
 from fairlead.core.instant import span
 from fairlead.core.settings import Settings
 from fairlead.core.task import State, Task
@@ -66,8 +66,11 @@ class Rehearsal:
             await sweeper.once()
             ready = await engine.find(Filter(states=frozenset({State.QUEUED})), limit=_EVERY_CAPABILITY_OF)
             worker = self._worker(engine, ready)
-            started = await worker.once() if ready else 0
-            await worker.idle()
+            try:
+                started = await worker.once() if ready else 0
+                await worker.idle()
+            finally:
+                await worker.close()
             attempts += started
             if not started:
                 return attempts
@@ -113,6 +116,6 @@ class _NoKeeper:
 
     def hold(self, tasks: list[Task]) -> None: ...
 
-    def drop(self, tasks: list[TaskId]) -> None: ...
+    def drop(self, tasks: list[Task]) -> None: ...
 
     async def close(self) -> None: ...

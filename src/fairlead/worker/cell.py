@@ -130,8 +130,10 @@ def die_with_parent() -> None:
 
 def main() -> None:
     die_with_parent()
-    # The terminal's Ctrl-C is the worker's business: it decides what becomes of this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A terminal's Ctrl-C or a service manager's SIGTERM to the whole group is the worker's business: it decides what
+    # becomes of this process. Not SIG_IGN, which programs that a handler starts would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: None)
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         Cell(channel).serve()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -28,6 +29,8 @@ from fairlead.engine.engine import Engine
 from fairlead.engine.inline import run_inline
 from fairlead.storage.values import Beat, Pulse
 
+log = logging.getLogger("fairlead.worker")
+
 LOOK_INTERVAL: Final = 1.0
 """How often, in seconds, the keeper looks whether cancel was asked."""
 
@@ -44,7 +47,9 @@ class Keeper(Protocol):
 
     def hold(self, tasks: list[Task]) -> None: ...
 
-    def drop(self, tasks: list[TaskId]) -> None: ...
+    def drop(self, tasks: list[Task]) -> None:
+        """Renew these leases no more; a newer lease on the same task is another matter."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -60,9 +65,8 @@ class Beater:
     def hold(self, leases: dict[TaskId, LeaseToken]) -> None:
         self._held.update(leases)
 
-    def drop(self, tasks: list[TaskId]) -> None:
-        for task_id in tasks:
-            self._held.pop(task_id, None)
+    def drop(self, leases: Mapping[TaskId, LeaseToken]) -> None:
+        for task_id in _drop(self._held, leases):
             self._asked.discard(task_id)
 
     def beat(self) -> dict[TaskId, Pulse]:
@@ -74,7 +78,7 @@ class Beater:
         run_inline(self._engine.follow_clock())
         pulses = run_inline(self._engine.heartbeat(beats))
         news = {task_id: pulse for (task_id, _), pulse in zip(held, pulses, strict=True) if pulse is not Pulse.HELD}
-        self.drop([task_id for task_id, pulse in news.items() if pulse is Pulse.LOST])
+        self.drop({task_id: token for task_id, token in held if news.get(task_id) is Pulse.LOST})
         return self._unsaid(news)
 
     def look(self) -> dict[TaskId, Pulse]:
@@ -133,8 +137,8 @@ class ThreadKeeper:
     def hold(self, tasks: list[Task]) -> None:
         self._beater.hold(_leases(tasks))
 
-    def drop(self, tasks: list[TaskId]) -> None:
-        self._beater.drop(tasks)
+    def drop(self, tasks: list[Task]) -> None:
+        self._beater.drop(_leases(tasks))
 
     async def close(self) -> None:
         self._over.set()
@@ -154,7 +158,7 @@ class Notice(Struct, frozen=True):
     """What changed in the leases to keep."""
 
     held: dict[TaskId, LeaseToken] = {}
-    dropped: list[TaskId] = []
+    dropped: dict[TaskId, LeaseToken] = {}
 
 
 class ProcessKeeper:
@@ -175,10 +179,10 @@ class ProcessKeeper:
         self._held.update(leases)
         self._send(Notice(held=leases))
 
-    def drop(self, tasks: list[TaskId]) -> None:
-        for task_id in tasks:
-            self._held.pop(task_id, None)
-        self._send(Notice(dropped=tasks))
+    def drop(self, tasks: list[Task]) -> None:
+        leases = _leases(tasks)
+        _drop(self._held, leases)
+        self._send(Notice(dropped=leases))
 
     async def close(self) -> None:
         if self._running is not None:
@@ -197,9 +201,17 @@ class ProcessKeeper:
                 size = int.from_bytes(await self._process.stdout.readexactly(HEADER), "big")
                 _spread(decode(await self._process.stdout.readexactly(size)), listener)
             except asyncio.IncompleteReadError:
-                await self._process.wait()
-                await asyncio.sleep(LOOK_INTERVAL)
-                await self._spawn()
+                code = await self._process.wait()
+                log.warning("the keeper of leases ended with %d; another one is started", code)
+                await self._respawn()
+
+    async def _respawn(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_INTERVAL)
+            try:
+                return await self._spawn()
+            except OSError as error:
+                log.warning("no keeper of leases can be started, trying until it works: %s", error)
 
     async def _spawn(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
@@ -219,6 +231,14 @@ class ProcessKeeper:
 
 def _leases(tasks: list[Task]) -> dict[TaskId, LeaseToken]:
     return {task.id: task.status.lease.token for task in tasks if task.status.lease is not None}
+
+
+def _drop(held: dict[TaskId, LeaseToken], leases: Mapping[TaskId, LeaseToken]) -> list[TaskId]:
+    """Forget those leases that are held; a task may be held anew while the end of its last attempt is still told."""
+    dropped = [task_id for task_id, token in leases.items() if held.get(task_id) == token]
+    for task_id in dropped:
+        held.pop(task_id, None)
+    return dropped
 
 
 def _spread(news: dict[TaskId, Pulse], listener: Listener) -> None:

@@ -32,6 +32,15 @@ def is_stopped(process: int) -> bool:
     return status.rpartition(")")[2].split()[0] in ("T", "t")
 
 
+def _is_over(over: threading.Event, seconds: float, worker: int) -> bool:
+    """Whether the worker is done with this keeper, after waiting for that for so many seconds.
+
+    A worker that was killed may leave children of its handlers behind, who hold the other end of stdin open: then only
+    the kernel can tell that it is gone.
+    """
+    return over.wait(seconds) or os.getppid() != worker
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -55,9 +64,9 @@ def main() -> None:
         over.set()
 
     def wait(seconds: float) -> bool:
-        ended = over.wait(seconds)
+        ended = _is_over(over, seconds, brief.worker_process)
         while not ended and is_stopped(brief.worker_process):
-            ended = over.wait(seconds)
+            ended = _is_over(over, seconds, brief.worker_process)
         return ended
 
     def tell(news: dict[TaskId, Pulse]) -> None:

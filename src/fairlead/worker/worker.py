@@ -110,8 +110,12 @@ class Worker:
             await asyncio.gather(*duties, return_exceptions=True)
             await self._drain()
             await self._keeper.close()
-            await self._cells.close()
-            self._threads.close()
+            await self.close()
+
+    async def close(self) -> None:
+        """End the processes and threads that run nothing any more; `run` does so when it leaves."""
+        await self._cells.close()
+        self._threads.close()
 
     async def once(self) -> int:
         """Claim for the free slots and start what was claimed; how many."""
@@ -129,10 +133,11 @@ class Worker:
 
     async def _keep_claiming(self) -> None:
         outage = Outage("claim tasks")
-        while True:
+        while not self._leaving.is_set():
             if self._free == 0:
                 self._freed.clear()
                 await self._freed.wait()
+                continue
             try:
                 # A claim under way when the worker leaves may have taken tasks: it is awaited, never cancelled.
                 self._claiming = asyncio.create_task(self.once())
@@ -160,9 +165,11 @@ class Worker:
     async def _live(self, attempt: Attempt) -> None:
         """One attempt, until there is something to say of it."""
         outcome = await attempt.run()
-        self._reports.pop(attempt.task.id, None)
+        if self._attempts.get(attempt.task.id) is attempt:
+            del self._attempts[attempt.task.id]
+            self._reports.pop(attempt.task.id, None)
         if outcome is None:
-            self._forget([attempt.task.id])
+            self._keeper.drop([attempt.task])
         else:
             self._say(Settlement(attempt.task, outcome))
 
@@ -198,6 +205,7 @@ class Worker:
             if len(batch) == 1:
                 # Not an outage but an outcome that cannot be stored: its lease will end, and the task be tried again.
                 log.exception("task %s: its outcome cannot be settled", batch[0].task.id)
+                self._keeper.drop([batch[0].task])
             else:
                 for settlement in batch:
                     await self._settle_batch([settlement])
@@ -205,12 +213,7 @@ class Worker:
         for answer in answers:
             if isinstance(answer, LeaseLost):
                 log.warning("task %s: its lease was lost before it was settled; its outcome is dropped", answer.task_id)
-        self._forget([settlement.task.id for settlement in batch])
-
-    def _forget(self, tasks: list[TaskId]) -> None:
-        self._keeper.drop(tasks)
-        for task_id in tasks:
-            self._attempts.pop(task_id, None)
+        self._keeper.drop([settlement.task for settlement in batch])
 
     def _track(self, life: asyncio.Task[None]) -> None:
         self._lives.add(life)

@@ -1,0 +1,103 @@
+"""The app that worker processes of the end-to-end tests run: its handlers write down when they start and end.
+
+The ledger is a file that FLEET_LEDGER names. A line is one write to the kernel, which keeps it when the process is
+killed: `start` or `end`, the number of the task, its attempt, the process, and the moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import time
+from typing import Final
+
+from fairlead import Backoff, Fairlead, Settings, current_task
+from fairlead.core.instant import MILLISECOND, SECOND
+from fairlead.core.settings import Defaults
+
+SETTINGS: Final = Settings(
+    defaults=Defaults(max_crashes=20, backoff=Backoff(initial=100 * MILLISECOND, ceiling=SECOND)),
+    lease=3 * SECOND,
+    heartbeat=500 * MILLISECOND,
+    grace=SECOND,
+    sweep_interval=250 * MILLISECOND,
+)
+LEASE: Final = SETTINGS.lease / SECOND
+"""In seconds."""
+
+app = Fairlead("sqlite:///fleet.db", settings=SETTINGS)
+
+
+def note(event: str, number: int) -> None:
+    line = f"{event} {number} {current_task().attempt} {os.getpid()} {time.monotonic()}\n"
+    ledger = os.open(os.environ["FLEET_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(ledger, line.encode())
+    os.close(ledger)
+
+
+@app.task
+async def work(number: int, seconds: float = 0.0) -> int:
+    note("start", number)
+    await asyncio.sleep(seconds)
+    note("end", number)
+    return current_task().attempt
+
+
+@app.task
+def work_in_thread(number: int, seconds: float = 0.0) -> int:
+    note("start", number)
+    time.sleep(seconds)
+    note("end", number)
+    return current_task().attempt
+
+
+@app.task(isolate=True)
+def work_isolated(number: int, seconds: float = 0.0) -> int:
+    note("start", number)
+    time.sleep(seconds)
+    note("end", number)
+    return current_task().attempt
+
+
+@app.task
+async def block_loop(number: int, seconds: float) -> int:
+    """What one must not do, and people do."""
+    note("start", number)
+    time.sleep(seconds)  # noqa: ASYNC251
+    note("end", number)
+    return current_task().attempt
+
+
+@app.task
+def hold_lock(number: int, seconds: float) -> int:
+    """Hold the interpreter's lock, as careless C code does: no other thread of this process runs meanwhile."""
+    note("start", number)
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    note("end", number)
+    return current_task().attempt
+
+
+@app.task
+def fork_and_wait(number: int, seconds: float) -> int:
+    """Leave a child behind that inherits whatever this process has open."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(seconds)
+        os._exit(0)
+    note(f"child-{child}", number)
+    note("start", number)
+    time.sleep(seconds)
+    note("end", number)
+    return current_task().attempt
+
+
+@app.task
+async def stubborn(number: int) -> None:
+    """Heed no cancel at all."""
+    note("start", number)
+    while True:
+        try:
+            await asyncio.sleep(1)
+        except asyncio.CancelledError:
+            note("cancelled", number)

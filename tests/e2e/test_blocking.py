@@ -1,0 +1,88 @@
+"""Leases are kept for the living, whatever their handlers do, and for nobody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from fairlead.core.task import Reason, State
+from fairlead.sdk.definition import TaskDefinition
+from tests.e2e import fleet
+from tests.e2e.processes import Yard, eventually, is_gone
+
+LONG = 4 * fleet.LEASE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [fleet.block_loop, fleet.hold_lock], ids=["the loop", "the interpreter's lock"])
+def test_a_handler_that_blocks_for_four_leases_runs_once(yard: Yard, task: TaskDefinition[..., int]) -> None:
+    handle = task.submit_sync(1, seconds=LONG)
+    yard.hire("--concurrency", "1")
+    eventually(lambda: len(yard.starts()) == 1, "the start")
+    # A rival that sweeps all the while, and would take the task as soon as its lease ended.
+    rival = yard.hire()
+    fleet.work.submit_sync(2)
+    assert fleet.work.submit_sync(3).result_sync(timeout=60) == 1
+
+    assert handle.result_sync(timeout=60) == 1
+
+    assert [(line.number, line.attempt) for line in yard.starts() if line.number == 1] == [(1, 1)]
+    assert [entry.reason for entry in handle.snapshot.status.history] == [Reason.COMPLETED]
+    assert rival.running
+
+
+@pytest.mark.slow
+def test_a_keeper_that_is_killed_is_replaced_and_leases_are_kept(yard: Yard) -> None:
+    handle = fleet.work.submit_sync(1, seconds=3 * fleet.LEASE)
+    worker = yard.hire()
+    eventually(lambda: len(yard.starts()) == 1, "the start")
+    former = worker.keeper()
+    os.kill(former, signal.SIGKILL)
+    eventually(lambda: worker.keeper() != former, "another keeper")
+
+    assert handle.result_sync(timeout=60) == 1
+    assert [entry.reason for entry in handle.snapshot.status.history] == [Reason.COMPLETED]
+    assert "the keeper of leases ended with -9; another one is started" in worker.log
+
+
+@pytest.mark.slow
+def test_a_stopped_worker_loses_its_task_and_its_word_is_refused(yard: Yard) -> None:
+    handle = fleet.work.submit_sync(1, seconds=1.5 * fleet.LEASE)
+    zombie = yard.hire()
+    eventually(lambda: len(yard.starts()) == 1, "the start")
+    eventually(lambda: handle.refresh_sync().snapshot.status.beats > 0, "a heartbeat")
+    zombie.send(signal.SIGSTOP)
+    yard.hire()
+    eventually(lambda: len(yard.starts()) == 2, "the takeover")
+    zombie.send(signal.SIGCONT)
+
+    assert handle.result_sync(timeout=60) == 2
+    eventually(lambda: "lease" in zombie.log, "the zombie's refusal")
+    task = handle.snapshot
+    assert [entry.reason for entry in task.status.history] == [Reason.WORKER_LOST, Reason.DUE, Reason.COMPLETED]
+    assert (task.status.crashes, task.status.retries) == (1, 0)
+
+
+@pytest.mark.slow
+def test_a_keeper_does_not_outlive_a_worker_whose_handlers_left_children_behind(yard: Yard) -> None:
+    """The child has the worker's end of the keeper's stdin: the keeper must not take it for the worker."""
+    handle = fleet.fork_and_wait.submit_sync(1, seconds=60.0)
+    worker = yard.hire()
+    eventually(lambda: len(yard.starts()) == 1, "the start")
+    keeper = worker.keeper()
+    (child,) = (int(line.event.removeprefix("child-")) for line in yard.ledger() if line.event.startswith("child"))
+    worker.send(signal.SIGKILL)
+    worker.wait()
+    try:
+        eventually(lambda: is_gone(keeper), "the keeper's end", patience=30)
+        assert not is_gone(child)
+        until = handle.refresh_sync().snapshot.status.lease
+        assert until is not None
+        eventually(lambda: time.time() * 1e6 > until.until, "the end of the lease")
+        assert handle.refresh_sync().snapshot.status.lease == until
+        assert handle.status is State.EXECUTING
+    finally:
+        os.kill(child, signal.SIGKILL)

@@ -1,0 +1,169 @@
+"""A worker that is asked to leave loses nothing and spends no retry."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.task import Priority, Reason, State, Task
+from fairlead.worker.worker import WorkerSettings
+from tests.worker import isolated
+from tests.worker.building import PATIENCE, SETTINGS, Crew, eventually, reasons
+from tests.worker.faults import FaultyStore
+from tests.worker.test_timeouts import is_gone
+
+
+async def leave(crew: Crew, tasks: list[Task], times: int = 1, drain_seconds: float = 30.0) -> float:
+    """Have a worker start tasks and leave; how long leaving took."""
+    worker = crew.worker(drain_seconds=drain_seconds)
+    running = asyncio.create_task(worker.run())
+    for task in tasks:
+        await crew.until(task, State.EXECUTING)
+    started = time.monotonic()
+    for _ in range(times):
+        worker.leave()
+    await asyncio.wait_for(running, PATIENCE)
+    return time.monotonic() - started
+
+
+def assert_handed_back(task: Task) -> None:
+    assert (task.state, task.status.retries, task.status.crashes) == (State.QUEUED, 0, 0)
+    assert reasons(task) == [Reason.HANDED_BACK]
+
+
+async def test_running_tasks_may_end(crew: Crew) -> None:
+    release = asyncio.Event()
+
+    async def wait() -> str:
+        asyncio.get_running_loop().call_later(0.2, release.set)
+        await release.wait()
+        return "in time"
+
+    crew.handle(wait)
+    task = await crew.submit("wait")
+    await leave(crew, [task])
+    assert (await crew.engine.get(task.id)).status.result == b'"in time"'
+
+
+async def test_no_more_is_claimed(crew: Crew) -> None:
+    release = asyncio.Event()
+
+    async def wait() -> None:
+        await release.wait()
+
+    crew.handle(wait)
+    worker = crew.worker(concurrency=1)
+    running = asyncio.create_task(worker.run())
+    task, waiting = await crew.submit("wait"), await crew.submit("wait")
+    await crew.until(task, State.EXECUTING)
+    worker.leave()
+    release.set()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await crew.engine.get(task.id)).state is State.COMPLETED
+    assert await crew.engine.get(waiting.id) == waiting
+
+
+async def test_what_does_not_end_in_time_is_handed_back_wherever_it_runs(crew: Crew, tmp_path: Path) -> None:
+    let_go = threading.Event()
+
+    async def on_loop() -> None:
+        await asyncio.Event().wait()
+
+    async def clumsy() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ConnectionError("it broke when it was cancelled") from None
+
+    def in_thread() -> None:
+        let_go.wait(60)
+
+    note = tmp_path / "pid"
+    for handler in (on_loop, clumsy, in_thread):
+        crew.handle(handler)
+    crew.handle(isolated.spin, isolate=True)
+    tasks = [await crew.submit(name, priority=Priority.HIGH) for name in ("on_loop", "clumsy", "in_thread")]
+    tasks.append(await crew.submit("spin", parameters={"note": str(note)}))
+    worker = crew.worker(drain_seconds=0.3)
+    running = asyncio.create_task(worker.run())
+    await eventually(note.exists)
+    for task in tasks:
+        await crew.until(task, State.EXECUTING)
+
+    worker.leave()
+    await asyncio.wait_for(running, PATIENCE)
+
+    for task in tasks:
+        back = await crew.engine.get(task.id)
+        assert_handed_back(back)
+        assert back.status.ready_at == task.status.ready_at, "a deploy must not cost a task its place in the line"
+    assert is_gone(int(note.read_text()))
+    let_go.set()
+
+
+async def test_a_second_word_is_heeded_at_once(crew: Crew) -> None:
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    crew.handle(wait)
+    task = await crew.submit("wait")
+    assert await leave(crew, [task], times=2, drain_seconds=3_600.0) < PATIENCE
+    assert_handed_back(await crew.engine.get(task.id))
+
+
+async def test_what_a_claim_brings_while_the_worker_leaves_is_handed_back() -> None:
+    store = FaultyStore()
+    crew = Crew(SETTINGS, store)
+    ran: list[str] = []
+
+    async def work() -> None:
+        ran.append("work")
+
+    crew.handle(work)
+    worker = crew.worker()
+    task = await crew.submit("work")
+    store.after_claim = worker.leave
+    await asyncio.wait_for(worker.run(), PATIENCE)
+    assert_handed_back(await crew.engine.get(task.id))
+    assert ran == []
+
+
+async def test_a_handed_back_task_is_run_by_the_next_worker(crew: Crew) -> None:
+    starts = 0
+
+    async def second_time() -> str:
+        nonlocal starts
+        starts += 1
+        if starts == 1:
+            await asyncio.Event().wait()
+        return "well"
+
+    crew.handle(second_time)
+    task = await crew.submit("second_time", max_retries=0, max_crashes=0)
+    await leave(crew, [task], times=2)
+    async with crew.working():
+        end = await crew.until_ended(task)
+    assert (end.state, end.status.attempts, end.status.retries) == (State.COMPLETED, 2, 0)
+
+
+async def test_a_worker_is_idle_when_all_is_settled(crew: Crew) -> None:
+    async def work() -> None: ...
+
+    crew.handle(work)
+    worker = crew.worker()
+    task = await crew.submit("work")
+    assert await worker.once() == 1
+    await worker.idle()
+    assert (await crew.engine.get(task.id)).state is State.COMPLETED
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(InvalidSettings, match="concurrency 0 runs nothing"):
+        WorkerSettings(concurrency=0)
+    with pytest.raises(InvalidSettings, match=r"drain_seconds -1.0 has passed already"):
+        WorkerSettings(drain_seconds=-1.0)
