@@ -20,6 +20,7 @@ def test_it_says_what_to_try_and_that_works(folder: Folder) -> None:
         assert folder.ok("submit", *hint.partition(" submit ")[2].split()).out == '"hello"\n'
         failed = folder.quick("submit", "fail", "message=oops", "--max-retries", "0", "--wait", "--json")
         assert failed.code == 1 and failed.json["state"] == "dead_letter"
+        up.find("echo completed after")
         up.find("fail dead letter after")
         up.send(signal.SIGTERM)
         assert up.wait() == 0

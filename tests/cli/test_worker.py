@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from fairlead.core.task import Reason, State
+from fairlead.sdk.keys import KEYS
 from tests.cli.running import Folder, until
 
 APP = """
@@ -64,9 +65,11 @@ def test_it_runs_tasks_and_sigterm_lets_them_end(folder: Folder) -> None:
         assert worker.wait() == 0
     shown = folder.quick("show", task_id, "--json", *store).json
     assert (shown["state"], shown["result"], shown["attempts"]) == ("completed", "go", 1)
-    (line,) = worker.find("working on sqlite:///tasks.db: queues default; types double, wait_for; 10 at once")
+    at_once = KEYS["concurrency"].default
+    (line,) = worker.find(f"working on sqlite:///tasks.db: queues default; types double, wait_for; {at_once} at once")
     assert re.fullmatch(r"\S+Z info    \[\d+\] working on .*", line)
-    worker.find("double completed after")
+    worker.find("double failed after")
+    assert not [line for line in worker.lines if "completed" in line], "success is no news at this level"
 
 
 def test_a_second_signal_hands_back_what_runs(folder: Folder) -> None:

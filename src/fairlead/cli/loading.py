@@ -20,8 +20,6 @@ from fairlead.engine.observe import Observer
 from fairlead.sdk.app import Fairlead
 from fairlead.sdk.builtin import builtin_app
 from fairlead.sdk.configuration import Configuration, masked
-from fairlead.sdk.connection import Connection
-from fairlead.storage.opening import check_url
 
 log = logging.getLogger("fairlead.cli")
 
@@ -120,9 +118,8 @@ def _bind(app: Fairlead, configuration: Configuration, observers: tuple[Observer
     """
     origin = configuration.origins.get("store")
     url = app.store if origin is None else configuration.store
-    check_url(url)
     if url != app.store:
         log.info("the store is %s, from %s; the app itself names %s", masked(url), origin, masked(app.store))
     if configuration.engine_settings() not in (Settings(), app.settings):
         log.warning("the app brings settings of its own, so those from the configuration that differ have no effect")
-    app._swap(Connection(url, app.settings, observers=(*app._observers, *observers)))
+    app.rebind(url, observers)

@@ -17,7 +17,7 @@ log = logging.getLogger("fairlead.tasks")
 
 _LEVELS: Final = {
     Happening.STARTED: logging.DEBUG,
-    Happening.COMPLETED: logging.INFO,
+    Happening.COMPLETED: logging.DEBUG,
     Happening.CANCELLED: logging.INFO,
     Happening.HANDED_BACK: logging.INFO,
     Happening.RETRYING: logging.WARNING,
@@ -58,16 +58,16 @@ def start_logging(level: str, *, as_json: bool) -> None:
     logging.getLogger("fairlead").setLevel(level.upper())
 
 
-def task_observers() -> tuple[Observer, ...]:
-    """What tells the log of tasks; nothing at all if the log would not hear it."""
-    return (tell,) if log.isEnabledFor(logging.WARNING) else ()
+def task_observer(*, chatty: bool) -> Observer:
+    """What tells the log of tasks. Only a chatty one speaks of success: a busy worker has better things to do."""
+    levels = _LEVELS | ({Happening.COMPLETED: logging.INFO} if chatty else {})
 
+    def tell(occurrence: Occurrence) -> None:
+        level = levels.get(occurrence.happening)
+        if level is not None and log.isEnabledFor(level):
+            log.log(level, "%s", _sentence(occurrence.happening, occurrence.task))
 
-def tell(occurrence: Occurrence) -> None:
-    """Log what happened to a task."""
-    level = _LEVELS.get(occurrence.happening)
-    if level is not None and log.isEnabledFor(level):
-        log.log(level, "%s", _sentence(occurrence.happening, occurrence.task))
+    return tell
 
 
 def _sentence(happening: Happening, task: Task) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from fairlead._version import __version__
 from fairlead.cli import flags
-from fairlead.cli.logs import start_logging, task_observers
+from fairlead.cli.logs import start_logging, task_observer
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
 from fairlead.cli.services import Service, serve_together
@@ -41,7 +41,7 @@ def up(
     signal.signal(signal.SIGTERM, leave_at_once)
     configuration = configured(common, {"concurrency": concurrency, "log-level": log_level, **settings})
     start_logging(configuration.log_level, as_json=common.json)
-    app = builtin_app(configuration, observers=task_observers())
+    app = builtin_app(configuration, observers=[task_observer(chatty=True)])
 
     async def prepare() -> Sequence[Service]:
         return [await _worker(app, configuration)]

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from fairlead.cli import flags
 from fairlead.cli.loading import BUILTIN, load_app
-from fairlead.cli.logs import start_logging, task_observers
+from fairlead.cli.logs import start_logging, task_observer
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured, export
 from fairlead.cli.supervisor import Supervisor, command_of, leave_with
 from fairlead.sdk.app import Fairlead
@@ -72,7 +72,7 @@ def worker(
     elif configuration.processes > 1:
         return _supervise(configuration.processes)
     export(common, given)
-    _work(load_app(place, configuration, task_observers()), configuration)
+    _work(load_app(place, configuration, (task_observer(chatty=False),)), configuration)
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack
@@ -11,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.errors import FairleadError, InvalidTask
-from fairlead.core.instant import SECOND, span
+from fairlead.core.instant import SECOND, Span, span
 from fairlead.core.retry import Backoff
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority
@@ -159,7 +160,7 @@ def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
         fields["priority"] = Priority.parse(fields["priority"])
     for name in ("timeout", "delay"):
         if fields.get(name) is not None:
-            fields[name] = span(fields[name])
+            fields[name] = _span(name, fields[name])
     if "requires" in fields:
         fields["requires"] = frozenset(_several("requires", fields["requires"]))
     if "tags" in fields:
@@ -172,6 +173,12 @@ def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
     if "delay" in fields and "run_at" not in fields:
         fields["run_at"] = None
     return fields
+
+
+def _span(name: str, seconds: float) -> Span:
+    if not math.isfinite(seconds):
+        raise InvalidTask(name, f"{name} {seconds} is not a number of seconds; leave it out for the default")
+    return span(seconds)
 
 
 def _several(name: str, values: Iterable[str]) -> Iterable[str]:

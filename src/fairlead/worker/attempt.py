@@ -8,6 +8,7 @@ import enum
 import time
 import traceback
 from collections.abc import Callable
+from types import TracebackType
 from typing import assert_never
 
 import msgspec
@@ -168,11 +169,18 @@ def invalid_arguments(error: InvalidTask) -> Failed:
 
 def failed(handler: Handler, error: BaseException) -> Failed:
     """The outcome of an attempt that raised this error."""
-    failure = Failure(
-        type=type(error).__name__, message=str(error), traceback="".join(traceback.format_exception(error))
-    ).storable()
+    shown = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
+    failure = Failure(type=type(error).__name__, message=str(error), traceback=shown).storable()
     if isinstance(error, ResultNotEncodable):
         return Failed(failure=failure, retriable=False)
     if isinstance(error, Retry):
         return Failed(failure=failure, after=None if error.after is None else span(error.after))
     return Failed(failure=failure, retriable=handler.is_retriable(error))
+
+
+def _own_frames(error: BaseException) -> TracebackType | None:
+    """The traceback from where the handler's own code begins; all of it if that is not where it was raised."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_globals.get("__name__", "").startswith("fairlead.worker."):
+        frames = frames.tb_next
+    return frames or error.__traceback__

@@ -141,6 +141,10 @@ class StreamingNode:
                 stream.close()
         self._idle.clear()
 
+    def _is_closed(self) -> bool:
+        """Asked anew after an await: another task may have closed the node meanwhile."""
+        return self._closed
+
     async def _exchange_alone(self, payload: bytes, count: int, timeout: float) -> list[Reply]:
         while self._idle and not self._idle[-1].is_open:
             self._idle.pop()
@@ -154,7 +158,10 @@ class StreamingNode:
             raise
         finally:
             self._alone.discard(stream)
-        self._idle.append(stream)
+        if self._is_closed():
+            stream.close()
+        else:
+            self._idle.append(stream)
         return replies
 
     async def _shared(self) -> _Stream:
@@ -180,6 +187,10 @@ class StreamingNode:
         except BaseException:
             stream.close()
             raise
+        if self._is_closed():
+            # Closed while it was being made, as in a failover: no one else would close it.
+            stream.close()
+            raise Broken(f"the connection to Redis at {self.host} was closed", sent=False)
         self._patience.succeeded()
         return stream
 

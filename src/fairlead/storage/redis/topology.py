@@ -82,7 +82,6 @@ class Sentinels:
         self._sleep = sleep
         self._patience = Patience()
         self._master: Node | None = None
-        self._stale: Node | None = None
 
     async def node(self, key: bytes) -> Node:
         master = self._master
@@ -111,14 +110,21 @@ class Sentinels:
                 master = self._make_node(host, False)
                 if (await master.greeting()).master:
                     self._patience.succeeded()
-                    self._master = master
-                    return master
+                    return self._settle_on(master)
                 master.close()
                 troubles.append(f"{sentinel} names {host}, which is a replica")
             except Broken as error:
                 troubles.append(str(error))
         self._patience.failed()
         raise Broken(f"no master of {self._address.service!r} was found: {'; '.join(troubles)}", sent=False)
+
+    def _settle_on(self, master: Node) -> Node:
+        """The master that all calls use from now on; the first of several concurrent discoveries decides."""
+        if self._master is None:
+            self._master = master
+        elif self._master is not master:
+            master.close()
+        return self._master
 
     async def _ask(self, sentinel: Host) -> Host:
         node = self._make_node(sentinel, True)
