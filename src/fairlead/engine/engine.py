@@ -101,6 +101,11 @@ class Engine:
                     answers[position] = QueueFull(task.spec.queue, depth, bound)
         return answers
 
+    def prepare(self, submission: Submission) -> Task:
+        """The task that a submission becomes, not stored yet."""
+        now = self.clock.now()
+        return accept(submission, self._ids.task_id(submission.queue, now), now, self.settings)
+
     async def cancel(self, task_id: TaskId) -> Task:
         """Cancel a waiting task at once; ask the worker of an executing one to stop."""
         return await self._request(task_id, CancelAsked())

@@ -20,6 +20,7 @@ from fairlead.engine.engine import Submitted
 from fairlead.engine.inline import run_inline
 from fairlead.sdk.connection import Connection
 from fairlead.sdk.handle import TaskHandle
+from fairlead.sdk.transaction import add_in, add_in_sync
 from fairlead.worker.handlers import Handler
 
 P = ParamSpec("P")
@@ -107,6 +108,25 @@ class TaskDefinition(Generic[P, R]):
         """`submit_many`, from synchronous code."""
         submissions = [call.submission for call in calls]
         return self._handles(run_inline(self._connect().inline().submit_many(submissions)))
+
+    async def submit_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+        """Submit inside the caller's own transaction on PostgreSQL: the task exists if and only if that commits.
+
+        The connection is psycopg's, asyncpg's or SQLAlchemy's, asynchronous. A queue's bound is not checked.
+        """
+        submission = self.call(*args, **kwargs).submission
+        engine = await self._connect().engine()
+        task = engine.prepare(submission)
+        await add_in(connection, self._connect().url, task, engine.clock.now())
+        return self._handle(Submitted(task))
+
+    def submit_in_sync(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+        """`submit_in`, on a synchronous connection of psycopg's or SQLAlchemy's."""
+        submission = self.call(*args, **kwargs).submission
+        engine = self._connect().inline()
+        task = engine.prepare(submission)
+        add_in_sync(connection, self._connect().url, task, engine.clock.now())
+        return self._handle(Submitted(task))
 
     def _handles(self, answers: Iterable[Submitted | FairleadError]) -> list[TaskHandle[R]]:
         handles: list[TaskHandle[R]] = []
