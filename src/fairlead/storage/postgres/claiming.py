@@ -38,16 +38,19 @@ class Claimer:
         self._statements = statements
 
     async def claim(self, claim: Claim) -> list[Task]:
-        """The tasks taken, best first. None are taken only if none were free at some moment during the call."""
+        """The tasks taken, best first; fewer than the limit only if others were taking the rest meanwhile."""
         single = all(len(order.tables) == 1 for order in claim.queues)
         reach = _reach(claim.limit + _SPARE)
+        tasks: list[Task] = []
         for _ in range(_TRIES):
-            tasks, candidates = await (self._sorted(claim, reach) if single else self._drawn(claim, reach))
-            if tasks or not candidates:
-                return tasks
-            # All candidates were being taken by others: look further.
+            left = replace(claim, limit=claim.limit - len(tasks)) if tasks else claim
+            taken, candidates = await (self._sorted(left, reach) if single else self._drawn(left, reach))
+            tasks += taken
+            if len(tasks) == claim.limit or (candidates < reach and (tasks or not candidates)):
+                break
+            # Others were taking the candidates: look further.
             reach = min(reach * 4, _WIDEST)
-        return []
+        return tasks
 
     async def _sorted(self, claim: Claim, reach: int) -> tuple[list[Task], int]:
         rows = await self._connections.fetch(

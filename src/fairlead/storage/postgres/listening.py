@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import secrets
 import threading
 import time
@@ -24,7 +25,7 @@ from fairlead.storage.postgres.address import Address
 from fairlead.storage.postgres.sessions import LimitedAsyncConnection, LimitedConnection, connect, connect_async
 
 POLL: Final = 0.5
-"""Seconds between looks when no one tells us."""
+"""Seconds between looks when no one tells us, on average."""
 _PROBE_WITHIN: Final = 2.0
 _RECONNECT_AFTER: Final = 1.0
 _DEAF_FOR: Final = 60.0
@@ -59,7 +60,7 @@ class BlockingListener:
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         if time.monotonic() < self._poll_until:
-            time.sleep(min(timeout, POLL))  # noqa: ASYNC251 - it is there to block
+            time.sleep(min(timeout, _poll()))  # noqa: ASYNC251 - it is there to block
             return
         with self._lock:
             connection = self._idle.pop() if self._idle else None
@@ -136,7 +137,7 @@ class AsyncListener:
         waiter = _Waiter(frozenset(queues), asyncio.Event())
         self._waiters.append(waiter)
         try:
-            async with asyncio.timeout(timeout if self._listening else min(timeout, POLL)):
+            async with asyncio.timeout(timeout if self._listening else min(timeout, _poll())):
                 await waiter.rung.wait()
         except TimeoutError:
             pass
@@ -176,9 +177,7 @@ class AsyncListener:
             if not await self._is_heard(connection):
                 return _DEAF_FOR
             self._listening = True
-            # What came before we listened went unheard, so one looks once more; the others' sleep is short.
-            if self._waiters:
-                self._waiters.popleft().rung.set()
+            # What came before went unheard, but those who began to wait before sleep only briefly.
             async for note in connection.notifies():
                 self._ring(note.payload)
         return _RECONNECT_AFTER
@@ -202,6 +201,11 @@ class AsyncListener:
             waiter.rung.set()
         if len(waiting) < count:
             self._rings[queue] = min(self._rings[queue] + count - len(waiting), _RINGS_KEPT)
+
+
+def _poll() -> float:
+    """Pollers do not coordinate, they spread out."""
+    return POLL * (0.5 + random.random())  # noqa: S311
 
 
 def queue_of(payload: str) -> str | None:
