@@ -26,24 +26,37 @@ from tests.conformance.wrong_stores import WRONG_STORES
 
 CLAUSE = re.compile(r"\b[A-Z][1-9]\b")
 UNSHRUNK = settings(STEADY, phases=[Phase.generate])
+UNTIL_FOUND = settings(UNSHRUNK, max_examples=300)
 
-HIDDEN_FROM_COMPARISON = [
-    wrong_adding.ReencodesParameters,
-    wrong_adding.CutsAtNul,
-    wrong_adding.ChecksKeysBeforeItAdds,
-    wrong_claiming.LeasesByTheFirstTimeout,
-    wrong_claiming.ChoosesBeforeItTakes,
-    wrong_claiming.LooksAtTheFirstHundred,
-    wrong_holding.ChecksBeforeItChanges,
-    wrong_reading.NeverWakes,
-    wrong_reading.WakesEveryone,
-    wrong_reading.ListensToOneQueue,
+PLAIN_MISTAKES = [
+    wrong_adding.OverwritesAStoredId,
+    wrong_adding.LosesTheKeyOfARunningTask,
+    wrong_adding.KeepsTheKeyOfARemovedTask,
+    wrong_adding.CountsExecutingTasks,
+    wrong_claiming.IgnoresCapabilities,
+    wrong_claiming.ExceedsTheLimit,
+    wrong_claiming.BreaksTiesByTheNewest,
+    wrong_claiming.ServesLaneAfterLane,
+    wrong_claiming.DoesNotCountAttempts,
+    wrong_holding.ExtendsPastTheTimeout,
+    wrong_holding.DropsOldProgress,
+    wrong_holding.DoesNotTellOfCancel,
+    wrong_holding.ResurrectsALostLease,
+    wrong_holding.IgnoresTheHoldersVersion,
+    wrong_holding.IgnoresBeats,
+    wrong_holding.RefusesARepetition,
+    wrong_holding.TakesAnySettleForARepetition,
+    wrong_holding.FindsARemovedTask,
+    wrong_reading.GetsInTheOrderOfIds,
+    wrong_reading.AnswersAlarmsById,
+    wrong_reading.MissesAPageBoundary,
+    wrong_reading.TalliesKnownTasks,
+    wrong_reading.PutsWhateverIsExpected,
 ]
-"""What random calls one after the other cannot show, or only in more steps than are taken."""
+"""What random calls, one after the other, must come upon; other mistakes need more luck, larger tasks or a race."""
 
 LEASE_MISTAKES = [
     wrong_claiming.ClaimsEndedLeases,
-    wrong_claiming.AnswersWithTheTaskAsItWas,
     wrong_holding.ResurrectsALostLease,
     wrong_holding.ForgetsTheFence,
     wrong_holding.IgnoresTheHoldersVersion,
@@ -102,16 +115,14 @@ def test_a_store_that_breaks_a_clause_is_rejected_by_that_clauses_tests(wrong: t
     assert any(rejects(partial(check_law, name, wrong)) for name in relevant)
 
 
-@pytest.mark.parametrize(
-    "wrong", [store for store in WRONG_STORES if store not in HIDDEN_FROM_COMPARISON], ids=lambda store: store.__name__
-)
+@pytest.mark.parametrize("wrong", PLAIN_MISTAKES, ids=lambda store: store.__name__)
 def test_a_wrong_store_does_not_agree_with_memory(wrong: type[WrongStore]) -> None:
-    assert rejects(partial(compare_with_memory, opening_of(wrong), settings=UNSHRUNK))
+    assert rejects(partial(compare_with_memory, opening_of(wrong), settings=UNTIL_FOUND))
 
 
 @pytest.mark.parametrize("wrong", LEASE_MISTAKES, ids=lambda store: store.__name__)
 def test_a_store_that_loses_track_of_leases_is_rejected_by_the_lease_machines(wrong: type[WrongStore]) -> None:
-    assert rejects(partial(check_leases, opening_of(wrong), settings=UNSHRUNK))
+    assert rejects(partial(check_leases, opening_of(wrong), settings=UNTIL_FOUND))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +139,7 @@ def test_a_store_that_loses_track_of_leases_is_rejected_by_the_lease_machines(wr
             wrong_claiming.ChoosesBeforeItTakes,
             RaceContract.test_racing_workers_sweepers_and_cancellers_lose_nothing,
         ),
-        (wrong_reading.PutsWhateverIsExpected, RaceContract.test_racing_puts_lose_no_update),
+        (wrong_reading.ChecksBeforeItPuts, RaceContract.test_racing_puts_lose_no_update),
     ],
     ids=lambda value: value.__name__,
 )

@@ -19,7 +19,7 @@ from fairlead.storage.values import (
     Verdict,
 )
 from fairlead.testing.steps import contents
-from tests.conformance.wrong_store import WrongStore
+from tests.conformance.wrong_store import GAP, WrongStore
 
 
 class ReencodesParameters(WrongStore):
@@ -109,7 +109,7 @@ class ChecksKeysBeforeItAdds(WrongStore):
                 for other in await contents(self)
                 if key[1] is not None and (other.spec.queue, other.spec.idempotency_key) == key
             ]
-            await asyncio.sleep(0)
+            await asyncio.sleep(GAP)
             if holders and holders[0] != task.id:
                 receipts.append(KeyHeld(holders[0]))
                 continue

@@ -15,7 +15,7 @@ from fairlead.storage.values import Change, Claim
 from fairlead.testing.builders import seen
 from fairlead.testing.clauses.claiming import as_claimed
 from fairlead.testing.steps import contents
-from tests.conformance.wrong_store import WrongStore
+from tests.conformance.wrong_store import GAP, WrongStore
 
 
 class ChoosingStore(WrongStore):
@@ -252,7 +252,7 @@ class ChoosesBeforeItTakes(ChoosingStore):
 
     async def _choose(self, claim: Claim) -> list[Task]:
         chosen = await super()._choose(claim)
-        await asyncio.sleep(0)
+        await asyncio.sleep(GAP)
         return chosen
 
     async def _take(self, task: Task, claim: Claim) -> Task | None:

@@ -21,7 +21,7 @@ from fairlead.storage.values import (
 )
 from fairlead.testing.builders import seen
 from fairlead.testing.steps import contents
-from tests.conformance.wrong_store import WrongStore
+from tests.conformance.wrong_store import GAP, WrongStore
 
 
 class ExtendsPastTheTimeout(WrongStore):
@@ -186,7 +186,7 @@ class ChecksBeforeItChanges(WrongStore):
         verdicts: list[Verdict] = []
         for change in changes:
             (task,) = await self.get([change.id])
-            await asyncio.sleep(0)
+            await asyncio.sleep(GAP)
             if isinstance(change.guard, Seen) and task is not None and change.guard == seen(task):
                 (now,) = await self.get([change.id])
                 change = change if now is None else replace(change, guard=seen(now))

@@ -19,7 +19,7 @@ from fairlead.storage.values import (
     Tally,
 )
 from fairlead.testing.steps import contents
-from tests.conformance.wrong_store import WrongStore
+from tests.conformance.wrong_store import GAP, WrongStore
 
 
 class GetsInTheOrderOfIds(WrongStore):
@@ -164,6 +164,19 @@ class PutsWhateverIsExpected(WrongStore):
     breaks = "R1"
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
+        return await super().put(kind, name, value)
+
+
+class ChecksBeforeItPuts(WrongStore):
+    """Compares in one step and stores in another."""
+
+    breaks = "R1"
+
+    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
+        versions = {record.name: record.version for record in await self.scan(kind)}
+        await asyncio.sleep(GAP)
+        if expected is not None and expected != versions.get(name, 0):
+            return None
         return await super().put(kind, name, value)
 
 

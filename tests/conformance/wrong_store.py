@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from fairlead.core.task import Status, Task
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Change
 from fairlead.testing.builders import seen
 from fairlead.testing.steps import read
+
+GAP: Final = 0.001
+"""How many seconds lie between two steps that should be one: enough for a rival to come between them."""
 
 
 class WrongStore(MemoryStore):

@@ -14,7 +14,14 @@ from typing import Any, ClassVar, TypeVar
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from fairlead.core.events import AlarmRang, Event
 from fairlead.core.identity import TaskId
@@ -25,18 +32,20 @@ from fairlead.core.task import Progress, Task
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Beat, Change, Filter
-from fairlead.testing.builders import GRACE, LEASE, NOW, an_id, held, seen
+from fairlead.testing.builders import GRACE, LEASE, NOW, a_claim, an_id, held, seen
 from fairlead.testing.examples import STEADY
 from fairlead.testing.openings import Opening
 from fairlead.testing.reference import expected_due, expected_find, expected_standing, standing
 from fairlead.testing.steps import contents
-from fairlead.testing.strategies import QUEUES, Wish, claims, filters, outcomes, requests_to, wishes
+from fairlead.testing.strategies import CAPABILITIES, QUEUES, Wish, claims, filters, outcomes, requests_to, wishes
 
 Answer = TypeVar("Answer")
 
 _NAMES = ("y", "x", "x:y")
 _FAR = NOW + 10_000 * DAY
-_SPANS: tuple[Span, ...] = (0, 1, SECOND, LEASE, HOUR, 2 * DAY, 31 * DAY)
+_SPANS: tuple[Span, ...] = (0, 1, SECOND, LEASE - 1, LEASE, HOUR)
+_TIMES = st.sampled_from((0, 1, 1, SECOND, SECOND)) | st.sampled_from((LEASE, HOUR, 2 * DAY, 31 * DAY))
+"""How much time passes: mostly little, so that leases are held when something happens to them."""
 _BOUNDS: tuple[dict[str, int], ...] = ({}, {"a": 1}, {"a": 2, "b": 1}, {"a": 4})
 
 
@@ -77,12 +86,18 @@ class SideBySide(RuleBasedStateMachine):
         finally:
             self._runner.close()
 
+    @initialize(batch=st.lists(wishes, min_size=5, max_size=9), limit=st.integers(1, 4))
+    def some_tasks_wait_and_some_are_held(self, batch: list[Wish], limit: int) -> None:
+        self.add(batch, {})
+        claim = a_claim(*QUEUES, limit=limit, capabilities=CAPABILITIES)
+        self._claimed += self._both(lambda store: store.claim(claim))
+
     @rule(batch=st.lists(wishes, min_size=1, max_size=5), bounds=st.sampled_from(_BOUNDS))
     def add(self, batch: list[Wish], bounds: dict[str, int]) -> None:
         tasks = [wish.task(self._now) for wish in batch]
         self._both(lambda store: store.add(tasks, now=self._now, bounds=bounds))
 
-    @rule(data=st.data(), limit=st.integers(0, 4))
+    @rule(data=st.data(), limit=st.integers(1, 4) | st.just(0))
     def claim(self, data: st.DataObject, limit: int) -> None:
         claim = data.draw(claims(self._now, limit))
         self._claimed += self._both(lambda store: store.claim(claim))
@@ -112,7 +127,7 @@ class SideBySide(RuleBasedStateMachine):
         tasks = data.draw(st.lists(self._looks(), min_size=1, max_size=2))
         self._apply([self._decided(task, data.draw(requests_to(task.state))) for task in tasks])
 
-    @rule(by=st.sampled_from(_SPANS), limit=st.integers(1, 9))
+    @rule(by=_TIMES, limit=st.just(0) | st.integers(1, 9))
     def time_passes_and_a_sweep(self, by: Span, limit: int) -> None:
         self._now += by
         rung = self._both(lambda store: store.due(self._now, limit))
@@ -124,7 +139,7 @@ class SideBySide(RuleBasedStateMachine):
         self._apply(data.draw(st.lists(_mostly_late(self._changes), min_size=1, max_size=3)))
 
     @precondition(lambda self: self._tasks)
-    @rule(matching=filters, limit=st.integers(0, 9), newest_first=st.booleans(), data=st.data())
+    @rule(matching=filters(), limit=st.integers(0, 9), newest_first=st.booleans(), data=st.data())
     def read(self, matching: Filter, limit: int, newest_first: bool, data: st.DataObject) -> None:
         ids = st.builds(an_id, st.sampled_from(QUEUES), st.integers(0, 12))
         asked = data.draw(st.lists(ids | st.sampled_from([task.id for task in self._tasks]), max_size=4))

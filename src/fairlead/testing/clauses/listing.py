@@ -94,7 +94,7 @@ class ListingClauses:
         """F3: whatever is asked for, in both directions, from anywhere."""
         tasks = await populate(store)
         places = st.none() | st.sampled_from(ids(tasks)) | st.builds(an_id, number=st.integers(0, 5))
-        asked = st.tuples(filters, st.integers(1, 40), st.booleans(), places)
+        asked = st.tuples(filters(), st.integers(1, 40), st.booleans(), places)
 
         async def check(example: tuple[Filter, int, bool, TaskId | None]) -> None:
             matching, limit, newest_first, after = example
