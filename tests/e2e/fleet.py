@@ -18,7 +18,7 @@ from fairlead.core.settings import Defaults
 
 SETTINGS: Final = Settings(
     defaults=Defaults(max_crashes=20, backoff=Backoff(initial=100 * MILLISECOND, ceiling=SECOND)),
-    lease=3 * SECOND,
+    lease=int(os.environ.get("FLEET_LEASE", "3")) * SECOND,
     heartbeat=500 * MILLISECOND,
     grace=SECOND,
     sweep_interval=250 * MILLISECOND,
@@ -90,6 +90,13 @@ def fork_and_wait(number: int, seconds: float) -> int:
     time.sleep(seconds)
     note("end", number)
     return current_task().attempt
+
+
+@app.task
+async def delegate(number: int, seconds: float) -> None:
+    """Leave the work to a thread that no cancel reaches."""
+    note("start", number)
+    await asyncio.to_thread(time.sleep, seconds)
 
 
 @app.task

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -37,18 +37,19 @@ def eventually(condition: Callable[[], bool], what: str, patience: float = PATIE
 class WorkerProcess:
     """A worker started as a user starts it."""
 
-    def __init__(self, folder: Path, name: str, *arguments: str, app: str = "tests.e2e.fleet:app") -> None:
+    def __init__(self, folder: Path, name: str, *arguments: str, lease: int) -> None:
         self.log_file = folder / f"{name}.log"
         self.name = name
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "fairlead", "worker", app, *arguments],
+                [sys.executable, "-m", "fairlead", "worker", "tests.e2e.fleet:app", *arguments],
                 cwd=ROOT,
                 env=os.environ
                 | {
                     "FLEET_LEDGER": str(folder / "ledger"),
                     "FAIRLEAD_STORE": store_of(folder),
                     "FAIRLEAD_LOG_LEVEL": "warning",
+                    "FLEET_LEASE": str(lease),
                 },
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -129,6 +130,8 @@ class Yard:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.lease = 3
+        """The lease of its workers, in seconds: short where leases are to end, long where they are not."""
         self.workers: list[WorkerProcess] = []
 
     @contextmanager
@@ -140,8 +143,8 @@ class Yard:
             for worker in self.workers:
                 worker.end()
 
-    def hire(self, *arguments: str, **options: Any) -> WorkerProcess:
-        worker = WorkerProcess(self.folder, f"worker-{len(self.workers) + 1}", *arguments, **options)
+    def hire(self, *arguments: str) -> WorkerProcess:
+        worker = WorkerProcess(self.folder, f"worker-{len(self.workers) + 1}", *arguments, lease=self.lease)
         self.workers.append(worker)
         return worker
 

@@ -16,7 +16,8 @@ from tests.e2e.processes import Yard, eventually, is_gone
 
 @pytest.mark.slow
 def test_sigterm_under_load_duplicates_nothing_and_spends_no_retry(yard: Yard) -> None:
-    total, drain = 1_500, 30.0
+    total, drain = 900, 30.0
+    yard.lease = 60
     for task in (fleet.work, fleet.work_in_thread, fleet.work_isolated):
         offset = (fleet.work, fleet.work_in_thread, fleet.work_isolated).index(task)
         numbers = range(offset, 60 if task is fleet.work_isolated else total, 3)
@@ -49,6 +50,7 @@ def test_sigterm_under_load_duplicates_nothing_and_spends_no_retry(yard: Yard) -
 
 @pytest.mark.slow
 def test_what_does_not_end_within_the_grace_is_handed_back_and_run_elsewhere(yard: Yard) -> None:
+    yard.lease = 60
     tasks = [fleet.work, fleet.work_in_thread, fleet.work_isolated]
     for number, task in enumerate(tasks):
         task.options(max_retries=0, max_crashes=0).submit_sync(number, seconds=3_600)
@@ -86,8 +88,9 @@ def test_a_second_ctrl_c_hands_back_at_once(yard: Yard) -> None:
 @pytest.mark.slow
 def test_a_handler_that_heeds_no_cancel_does_not_keep_the_worker_from_leaving(yard: Yard) -> None:
     fleet.stubborn.submit_sync(1)
+    fleet.delegate.submit_sync(2, seconds=3_600)
     worker = yard.hire("--drain-seconds", "0.5")
-    eventually(lambda: len(yard.starts()) == 1, "the start")
+    eventually(lambda: len(yard.starts()) == 2, "the start of both")
     worker.send(signal.SIGTERM)
     assert worker.wait(30) == 0, worker.log
 
@@ -112,4 +115,5 @@ def test_the_children_of_a_killed_worker_die_with_it(yard: Yard) -> None:
 
 
 def assert_nothing_spent(yard: Yard) -> None:
-    assert [task.id for task in yard.tasks() if task.status.retries or task.status.crashes] == []
+    spent = [task for task in yard.tasks() if task.status.retries or task.status.crashes]
+    assert [(task.spec.type, task.status.history) for task in spent] == [], [worker.log for worker in yard.workers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from fairlead.core.identity import TaskId
@@ -20,6 +21,8 @@ class FaultyStore(MemoryStore):
         self.cursed: dict[TaskId, Exception] = {}
         """Raised when the settle of one of these is among the changes asked for."""
         self.refused = 0
+        self.delay = 0.0
+        """How long a change takes, in seconds."""
         self.before_claim: Callable[[], object] = lambda: None
         self.after_claim: Callable[[], object] = lambda: None
 
@@ -30,6 +33,7 @@ class FaultyStore(MemoryStore):
         if error is not None:
             self.refused += 1
             raise error
+        await asyncio.sleep(self.delay)
         return await super().apply(changes)
 
     async def claim(self, claim: Claim) -> list[Task]:

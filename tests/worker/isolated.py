@@ -36,7 +36,7 @@ def say_exit() -> None:
 
 
 def eat_memory() -> int:
-    return len(bytearray(2 << 30))
+    return len(bytearray(400 << 20))
 
 
 def eat_memory_bit_by_bit() -> int:
@@ -50,11 +50,6 @@ def spin(note: str) -> None:
     write(Path(note), str(os.getpid()))
     while True:
         pass
-
-
-def sleep(note: str, seconds: float) -> None:
-    write(Path(note), str(os.getpid()))
-    time.sleep(seconds)
 
 
 def report(until: str) -> str:

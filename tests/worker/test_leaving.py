@@ -106,6 +106,23 @@ async def test_what_does_not_end_in_time_is_handed_back_wherever_it_runs(crew: C
     let_go.set()
 
 
+async def test_a_worker_does_not_leave_before_what_it_hands_back_is_stored() -> None:
+    store = FaultyStore()
+    crew = Crew(SETTINGS, store)
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.1)
+
+    crew.handle(wait)
+    task = await crew.submit("wait")
+    store.delay = 0.2
+    await leave(crew, [task], drain_seconds=0.0)
+    assert_handed_back(await crew.engine.get(task.id))
+
+
 async def test_a_second_word_is_heeded_at_once(crew: Crew) -> None:
     async def wait() -> None:
         await asyncio.Event().wait()

@@ -45,6 +45,10 @@ class Keeper(Protocol):
 
     async def start(self, listener: Listener) -> None: ...
 
+    async def ready(self) -> None:
+        """Return when leases are kept: before that, none should be taken."""
+        ...
+
     def hold(self, tasks: list[Task]) -> None: ...
 
     def drop(self, tasks: list[Task]) -> None:
@@ -134,6 +138,9 @@ class ThreadKeeper:
         self._thread = threading.Thread(target=keep, args=arguments, name="fairlead-keeper", daemon=True)
         self._thread.start()
 
+    async def ready(self) -> None:
+        return
+
     def hold(self, tasks: list[Task]) -> None:
         self._beater.hold(_leases(tasks))
 
@@ -169,10 +176,14 @@ class ProcessKeeper:
         self._held: dict[TaskId, LeaseToken] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._running: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
 
     async def start(self, listener: Listener) -> None:
         await self._spawn()
         self._running = asyncio.create_task(self._run(listener))
+
+    async def ready(self) -> None:
+        await self._ready.wait()
 
     def hold(self, tasks: list[Task]) -> None:
         leases = _leases(tasks)
@@ -200,6 +211,7 @@ class ProcessKeeper:
             try:
                 size = int.from_bytes(await self._process.stdout.readexactly(HEADER), "big")
                 _spread(decode(await self._process.stdout.readexactly(size)), listener)
+                self._ready.set()
             except asyncio.IncompleteReadError:
                 code = await self._process.wait()
                 log.warning("the keeper of leases ended with %d; another one is started", code)

@@ -75,6 +75,8 @@ def main() -> None:
             sys.stdout.buffer.flush()
 
     threading.Thread(target=listen, daemon=True).start()
+    # The first word, which says nothing but that there is someone to say it.
+    tell({})
     keep(beater, brief.settings, tell, wait)
     # The listening thread may hold the lock of stdin, which an orderly exit would wait for.
     os._exit(0)

@@ -41,7 +41,7 @@ class Signature:
             arguments |= arguments.pop(self._rest, {})
         try:
             parameters = _encode(arguments)
-            self._decoder.decode(parameters)
+            self._values(parameters)
         except (TypeError, ValueError, RecursionError, OverflowError) as error:
             raise InvalidTask("parameters", f"{self._name}() cannot be called like this: {error}") from None
         return parameters
@@ -49,13 +49,9 @@ class Signature:
     def decode(self, parameters: bytes) -> dict[str, Any]:
         """The keyword arguments in a JSON object; raises InvalidTask, with the path, when they do not fit."""
         try:
-            arguments = self._decoder.decode(parameters)
-            values = {name: value for name in self._fields if (value := getattr(arguments, name)) is not UNSET}
-            if self._rest is not None:
-                values |= {name: value for name, value in _decode_any(parameters).items() if name not in self._fields}
+            return self._values(parameters)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidTask("parameters", f"parameters do not fit {self._name}(): {error}") from None
-        return values
 
     def encode_result(self, result: Any) -> bytes:
         """What a handler returned, as JSON; raises TypeError when it has no JSON form."""
@@ -67,7 +63,23 @@ class Signature:
 
     def check(self) -> None:
         """Resolve the annotations now; raises TypeError when one cannot be used."""
-        _ = self._decoder, self._result_decoder
+        _ = self._decoder, self._rest_decoder, self._result_decoder
+
+    def _values(self, parameters: bytes) -> dict[str, Any]:
+        arguments = self._decoder.decode(parameters)
+        values = {name: value for name in self._fields if (value := getattr(arguments, name)) is not UNSET}
+        if self._rest is not None:
+            further = _decode_raw(parameters)
+            values |= {name: self._further(name, further[name]) for name in further.keys() - set(self._fields)}
+        return values
+
+    def _further(self, name: str, value: msgspec.Raw) -> Any:
+        """A value for the `**` parameter."""
+        try:
+            return self._rest_decoder.decode(value)
+        except msgspec.ValidationError as error:
+            complaint, _, path = str(error).partition(" - at `$")
+            raise msgspec.ValidationError(f"{complaint} - at `$.{name}{path or '`'}") from None
 
     @property
     def _name(self) -> str:
@@ -106,6 +118,10 @@ class Signature:
         return self._usable(arguments)
 
     @functools.cached_property
+    def _rest_decoder(self) -> msgspec.json.Decoder[Any]:
+        return self._usable(Any if self._rest is None else self._hints.get(self._rest, Any))
+
+    @functools.cached_property
     def _result_decoder(self) -> msgspec.json.Decoder[Any]:
         return self._usable(self._hints.get("return", Any))
 
@@ -116,4 +132,4 @@ class Signature:
             raise TypeError(f"task {self._name}: an annotation has no JSON form: {error}") from None
 
 
-_decode_any: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_raw: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

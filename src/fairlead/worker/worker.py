@@ -132,6 +132,7 @@ class Worker:
             await asyncio.wait(self._lives)
 
     async def _keep_claiming(self) -> None:
+        await self._keeper.ready()
         outage = Outage("claim tasks")
         while not self._leaving.is_set():
             if self._free == 0:
@@ -286,7 +287,9 @@ class Worker:
             attempt.stop(Stop.HAND_BACK)
         if self._lives:
             log.info("leaving: %d tasks are handed back", len(self._lives))
-            await asyncio.wait(self._lives, timeout=_LAST_WORDS)
+            # Not just those that live now: each has an outcome, and a settle of that comes after it.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.idle(), _LAST_WORDS)
 
 
 class Outage:

@@ -1,0 +1,48 @@
+"""What is public: exactly what the package names, and all of it is documented."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import fairlead
+from fairlead import Fairlead, TaskHandle
+from fairlead.sdk.definition import TaskDefinition
+from fairlead.sdk.rehearsal import Rehearsal
+from fairlead.worker.context import TaskContext
+
+SPARED = {"redis", "psycopg", "starlette", "uvicorn", "structlog", "uvloop", "cyclopts", "rich", "opentelemetry"}
+
+
+def test_what_is_named_is_what_is_exported() -> None:
+    public = {name for name, value in vars(fairlead).items() if not name.startswith("_")}
+    modules = {name for name in public if isinstance(getattr(fairlead, name), ModuleType)}
+    assert public - modules == set(fairlead.__all__) - {"__version__"}
+    assert fairlead.__all__ == sorted(fairlead.__all__)
+    assert fairlead.__version__
+
+
+@pytest.mark.parametrize("name", [name for name in fairlead.__all__ if name != "__version__"])
+def test_every_export_is_documented(name: str) -> None:
+    assert (getattr(fairlead, name).__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("documented", [Fairlead, TaskHandle, TaskDefinition, TaskContext, Rehearsal])
+def test_every_public_method_of_the_sdk_is_documented(documented: type) -> None:
+    plain = {"id", "type", "queue", "trace"}
+    bare = [
+        name
+        for name, member in inspect.getmembers(documented)
+        if not name.startswith("_") and name not in plain and callable(member) and not inspect.getdoc(member)
+    ]
+    assert bare == []
+
+
+def test_importing_the_package_imports_no_extra_and_no_command_line() -> None:
+    code = "import sys, fairlead; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert set(ran.stdout.split()) & SPARED == set()

@@ -1,0 +1,222 @@
+"""`app.testing()`: an app's tasks inside a test, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fairlead import Backoff, Fairlead, Reject, Retry, State, TaskFailed, current_task
+from fairlead.core.instant import SECOND
+from fairlead.core.task import Reason
+from tests.worker import isolated
+
+
+def an_app() -> Fairlead:
+    return Fairlead("sqlite:////nowhere/that/exists/tasks.db")
+
+
+async def test_tasks_run_in_memory_and_the_store_of_the_app_is_not_touched() -> None:
+    app = an_app()
+
+    @app.task
+    async def work(number: int) -> int:
+        return 2 * number
+
+    async with app.testing() as rehearsal:
+        assert app.store == "memory://"
+        task = await work.submit(4)
+        assert await rehearsal.run() == 1
+        assert await task.result() == 8
+    assert app.store == "sqlite:////nowhere/that/exists/tasks.db"
+
+
+async def test_retries_wait_for_time_to_pass() -> None:
+    app = an_app()
+    attempts: list[int] = []
+
+    @app.task(max_retries=2, backoff=Backoff(initial=60 * SECOND, jitter=0.0))
+    async def flaky() -> str:
+        attempts.append(current_task().attempt)
+        if len(attempts) < 3:
+            raise ConnectionError("not yet")
+        return "well"
+
+    async with app.testing() as rehearsal:
+        task = await flaky.submit()
+        assert await rehearsal.run() == 1
+        assert (await task.refresh()).status is State.SCHEDULED
+        rehearsal.advance(59)
+        assert await rehearsal.run() == 0
+        rehearsal.advance(1)
+        assert await rehearsal.run() == 1
+        rehearsal.advance(120)
+        assert await rehearsal.run() == 1
+        assert await task.result() == "well"
+    assert attempts == [1, 2, 3]
+
+
+async def test_run_all_travels_to_whatever_is_due_next() -> None:
+    app = an_app()
+    order: list[str] = []
+
+    @app.task(max_retries=3)
+    async def work(name: str) -> None:
+        order.append(name)
+        if name == "retried" and current_task().attempt < 3:
+            raise Retry(after=3_600)
+
+    async with app.testing() as rehearsal:
+        began = rehearsal.clock.now()
+        await work.options(delay=7 * 24 * 3_600).submit("next week")
+        await work.options(run_at=datetime.fromtimestamp(began / 1e6, UTC) + timedelta(days=1)).submit("tomorrow")
+        await work.submit("retried")
+        assert await rehearsal.run_all() == 5
+        assert rehearsal.clock.now() - began == 7 * 24 * 3_600 * SECOND
+    assert order == ["retried"] * 3 + ["tomorrow", "next week"]
+
+
+async def test_tasks_that_tasks_submit_run_too() -> None:
+    app = an_app()
+    done: list[int] = []
+
+    @app.task
+    async def count_down(number: int) -> None:
+        done.append(number)
+        if number:
+            await count_down.submit(number - 1)
+
+    async with app.testing() as rehearsal:
+        await count_down.submit(3)
+        assert await rehearsal.run() == 4
+    assert done == [3, 2, 1, 0]
+
+
+async def test_what_a_task_requires_or_its_queue_is_no_hindrance_and_no_handler_is() -> None:
+    app = an_app()
+
+    @app.task(requires={"gpu", "eu"}, queue="video")
+    async def render() -> str:
+        return "rendered"
+
+    other = an_app()
+
+    @other.task
+    async def stranger() -> None: ...
+
+    async with app.testing() as rehearsal:
+        task = await render.submit()
+        assert await rehearsal.run() == 1
+        assert await task.result() == "rendered"
+
+
+async def test_failures_end_as_they_would_in_production() -> None:
+    app = an_app()
+
+    @app.task(max_retries=1)
+    async def broken(reject: bool) -> None:
+        raise Reject("no") if reject else ValueError("broken")
+
+    async with app.testing() as rehearsal:
+        rejected, dead = await broken.submit(reject=True), await broken.submit(reject=False)
+        assert await rehearsal.run_all() == 3
+        with pytest.raises(TaskFailed, match=r"failed \(rejected\)"):
+            await rejected.result()
+        with pytest.raises(TaskFailed, match=r"dead_letter \(retries_used_up\): ValueError: broken"):
+            await dead.result()
+
+
+def test_a_synchronous_test_can_rehearse_too() -> None:
+    app = an_app()
+
+    @app.task(max_retries=1)
+    def work(number: int) -> int:
+        if current_task().attempt == 1:
+            raise ConnectionError
+        return number
+
+    with app.testing() as rehearsal:
+        task = work.submit_sync(4)
+        assert rehearsal.run_sync() == 1
+        assert rehearsal.run_all_sync() == 1
+        assert task.result_sync(timeout=0) == 4
+
+
+def test_threads_and_processes_are_not_left_behind(tmp_path: Path) -> None:
+    app = an_app()
+    app.task(isolate=True)(isolated.process_id)
+
+    @app.task
+    def in_thread() -> None: ...
+
+    before = {thread.ident for thread in threading.enumerate()}
+    with app.testing() as rehearsal:
+        for _ in range(3):
+            in_thread.submit_sync()
+            assert rehearsal.run_sync() == 1
+
+        async def in_process() -> int:
+            task = await app_task.submit()
+            await rehearsal.run()
+            return int(await task.result())
+
+        app_task = app.task(name="again", isolate=True)(isolated.process_id)
+        cell = asyncio.run(in_process())
+    assert not Path(f"/proc/{cell}").exists()
+    for thread in threading.enumerate():
+        if thread.ident not in before:
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+async def test_two_apps_side_by_side_do_not_see_each_other() -> None:
+    one, two = an_app(), Fairlead("memory://")
+
+    @one.task(name="work")
+    async def work_of_one() -> int:
+        return 1
+
+    @two.task(name="work")
+    async def work_of_two() -> int:
+        return 2
+
+    async with one.testing() as first, two.testing() as second:
+        mine, yours = await work_of_one.submit(), await work_of_two.submit()
+        assert await first.run() == 1
+        assert (await yours.refresh()).status is State.QUEUED
+        assert await second.run() == 1
+        assert (await mine.result(), await yours.result()) == (1, 2)
+
+
+async def test_a_task_that_submits_itself_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = an_app()
+    monkeypatch.setattr("fairlead.sdk.rehearsal._ROUNDS", 10)
+
+    @app.task
+    async def again() -> None:
+        await again.submit()
+
+    async with app.testing() as rehearsal:
+        await again.submit()
+        with pytest.raises(RuntimeError, match="does a task submit itself for ever"):
+            await rehearsal.run()
+
+
+async def test_the_store_is_given_back_after_a_failed_test() -> None:
+    app = an_app()
+    with pytest.raises(ZeroDivisionError):
+        async with app.testing():
+            raise ZeroDivisionError
+    assert app.store.startswith("sqlite:")
+
+
+async def test_a_crash_of_an_isolated_task_is_rehearsed_too() -> None:
+    app = an_app()
+    crash = app.task(isolate=True, max_crashes=1)(isolated.segfault)
+    async with app.testing() as rehearsal:
+        task = await crash.submit()
+        assert await rehearsal.run_all() == 2
+        assert (await task.refresh()).snapshot.status.reason is Reason.CRASH_LOOP
