@@ -122,4 +122,5 @@ def _bind(app: Fairlead, configuration: Configuration, observers: tuple[Observer
         log.info("the store is %s, from %s; the app itself names %s", masked(url), origin, masked(app.store))
     if configuration.engine_settings() not in (Settings(), app.settings):
         log.warning("the app brings settings of its own, so those from the configuration that differ have no effect")
-    app.rebind(url, observers)
+    journal = app.journal if configuration.journal is None else configuration.journal_url
+    app.rebind(url, observers, journal=journal)

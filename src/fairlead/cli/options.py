@@ -16,7 +16,7 @@ from fairlead.core.errors import InvalidSettings, StoreUnavailable
 from fairlead.sdk.configuration import Configuration, load
 from fairlead.sdk.connection import Connection
 from fairlead.sdk.keys import KEYS
-from fairlead.storage.opening import check_url
+from fairlead.storage.opening import check_journal, check_url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,9 @@ class SharedWithStore(Shared):
         str | None,
         Parameter(help="URL of the store. *FAIRLEAD_STORE*, fairlead.toml, or sqlite:///fairlead.db", metavar="URL"),
     ] = None
+    journal: Annotated[
+        str | None, Parameter(help="URL of the journal behind a Redis store. *FAIRLEAD_JOURNAL*", metavar="URL")
+    ] = None
 
 
 Common: TypeAlias = Annotated[Shared, Parameter(name="*")]
@@ -48,13 +51,13 @@ COMMON_WITH_STORE: Final = SharedWithStore()
 
 def configured(common: Shared, flags: Mapping[str, object] | None = None) -> Configuration:
     """The configuration, with these flags before all else."""
-    store = common.store if isinstance(common, SharedWithStore) else None
-    return load({"config": common.config, "store": store, **(flags or {})})
+    store, journal = (common.store, common.journal) if isinstance(common, SharedWithStore) else (None, None)
+    return load({"config": common.config, "store": store, "journal": journal, **(flags or {})})
 
 
 def export(common: SharedWithStore, flags: Mapping[str, object]) -> None:
     """Make variables of the flags, so that whatever this process loads or starts is configured alike."""
-    for name, value in {"store": common.store, **flags}.items():
+    for name, value in {"store": common.store, "journal": common.journal, **flags}.items():
         if value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)
             os.environ[KEYS[name.replace("-", "_").replace(".", "_")].variable] = text
@@ -67,8 +70,9 @@ def connected(common: SharedWithStore, *, create: bool = False) -> Iterator[Conn
     """The way to the store, for a command that then ends; only with `create` is a store made where there is none."""
     configuration = configured(common)
     check_url(configuration.store)
+    check_journal(configuration.store, configuration.journal_url)
     _check_reachable(configuration.store, create=create)
-    connection = Connection(configuration.store, configuration.engine_settings())
+    connection = Connection(configuration.store, configuration.engine_settings(), journal=configuration.journal_url)
     try:
         yield connection
     finally:

@@ -23,6 +23,7 @@ INTERRUPTED: Final = 130
 
 RUNNING: Final = Group.create_ordered("Running")
 TASKS: Final = Group.create_ordered("Tasks")
+STORE: Final = Group.create_ordered("Store")
 ABOUT: Final = Group.create_ordered("About")
 
 COMMANDS: Final = {
@@ -35,6 +36,8 @@ COMMANDS: Final = {
     "cancel": (TASKS, "fairlead.cli.acting:cancel"),
     "replay": (TASKS, "fairlead.cli.acting:replay"),
     "discard": (TASKS, "fairlead.cli.acting:discard"),
+    "rebuild": (STORE, "fairlead.cli.rebuilding:rebuild"),
+    "migrate": (STORE, "fairlead.cli.migrating:migrate"),
     "config": (ABOUT, "fairlead.cli.about:config"),
     "version": (ABOUT, "fairlead.cli.about:version"),
 }

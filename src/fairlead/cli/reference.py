@@ -45,7 +45,9 @@ Times are ISO 8601 in UTC with six digits after the second, so that they sort as
 - `cancel`, `replay`, `discard`: `tasks`, those it was done to, as they stand (after `discard`: as they stood), and
   `errors`, the `id` and `error` of the others.
 - `stats`: `queues`, for each by name `priorities` (for each by word `depth` and `oldest_age_seconds`), `states` and
-  `types` (how many are ready); `states`, of all queues; `next_alarm`.
+  `types` (how many are ready); `states`, of all queues; `next_alarm`; `journal_behind`, how many changed tasks the
+  journal has yet to learn of.
+- `rebuild`: `looked_at` and `put_back`, numbers of tasks. `migrate`: per schema `url` and the migrations `applied`.
 - `config`: for each setting by name `value`, `origin` and `about`.
 - `version`: `version`, `python` and `sqlite`.
 - `up`: `version`, `store` and `types`, once it is up.

@@ -101,6 +101,7 @@ def stats_shape(stats: Stats) -> dict[str, Any]:
         "queues": {name: _queue(queue) for name, queue in stats.queues.items()},
         "states": {str(state): count for state, count in stats.states.items()},
         "next_alarm": maybe_iso(stats.next_alarm),
+        "journal_behind": stats.journal_behind,
     }
 
 

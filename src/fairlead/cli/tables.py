@@ -82,6 +82,8 @@ def write_stats(stats: Stats, now: Instant) -> None:
     write_styled([cell for count in counts for cell in (count, Cell("  "))][:-1] or [Cell("no tasks")])
     if stats.next_alarm is not None:
         write_styled([Cell(f"next alarm {ago(stats.next_alarm, now)}", "dim")])
+    if stats.journal_behind:
+        write_styled([Cell(f"the journal has yet to learn of {stats.journal_behind:,}", "dim")])
     if not stats.queues:
         return
     write()

@@ -104,6 +104,18 @@ def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float 
             assert_never(event)
 
 
+def rebuilt(task: Task, now: Instant, *, rules: Rules) -> Status:
+    """How a task stands that is put back into a store that has lost it.
+
+    What waited or has ended stands as it did. An attempt under way goes on without its store or died with it: its lease
+    is void, and the task waits again as if handed back, with the wait it had and no retry spent.
+    """
+    if task.status.state is not State.EXECUTING:
+        return task.status
+    # Nobody said so: what the last holder said, if anything, must not be taken for this.
+    return replace(_handed_back(task, HandedBack(), now, rules, 0), settled=None)
+
+
 def settlement(lease: Lease, outcome: Outcome) -> str:
     """What `Status.settled` holds once this outcome is accepted: equal again when the same is said again."""
     match outcome:

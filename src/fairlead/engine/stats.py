@@ -33,6 +33,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     queues: dict[str, QueueStats]
     states: dict[State, int]
     next_alarm: Instant | None
+    journal_behind: int | None = None
+    """How many changed tasks the journal has yet to learn of; None without a journal."""
 
 
 def stats_of(tally: Tally, now: Instant) -> Stats:
@@ -55,4 +57,4 @@ def stats_of(tally: Tally, now: Instant) -> Stats:
         line = queue.lines[lane.priority]
         age = 0 if lane_tally.oldest_ready is None else max(0, now - lane_tally.oldest_ready)
         queue.lines[lane.priority] = LineStats(depth=line.depth + ready, oldest_age=max(line.oldest_age, age))
-    return Stats(queues=queues, states=states, next_alarm=tally.next_alarm)
+    return Stats(queues=queues, states=states, next_alarm=tally.next_alarm, journal_behind=tally.journal_behind)

@@ -13,6 +13,7 @@ from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
 from fairlead.engine.engine import Engine
+from fairlead.storage.protocol import Upkept
 
 _BATCH = 1_000
 _JUMP = 5 * SECOND
@@ -28,6 +29,16 @@ class Sweeper:
         self._distrust_until: Span | None = None
 
     async def run(self) -> None:
+        """Sweep, and do the store's own duties if it has any, until cancelled."""
+        store = self._engine.store
+        if not isinstance(store, Upkept):
+            await self._sweep()
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._sweep())
+            group.create_task(store.upkeep())
+
+    async def _sweep(self) -> None:
         """Sweep until cancelled. A store that fails is tried again at the next interval."""
         interval = self._engine.settings.sweep_interval / SECOND
         followed = self._engine.clock.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -16,7 +17,7 @@ from fairlead.sdk.configuration import load
 from fairlead.sdk.connection import Connection
 from fairlead.sdk.definition import CoroutineTask, FunctionTask, Options
 from fairlead.sdk.rehearsal import Rehearsal
-from fairlead.storage.opening import check_url
+from fairlead.storage.opening import check_journal, check_url
 from fairlead.worker.handlers import Handler, Handlers
 from fairlead.worker.isolation import location
 from fairlead.worker.keeper import Keeper, ProcessKeeper, ThreadKeeper
@@ -26,6 +27,8 @@ from fairlead.worker.worker import Worker, WorkerSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+log = logging.getLogger("fairlead.worker")
 
 
 class TaskDecorator(Protocol):
@@ -43,18 +46,26 @@ class Fairlead:
     """An app: a store and the task types that run on it."""
 
     def __init__(
-        self, store: str | None = None, *, settings: Settings | None = None, observers: Sequence[Observer] = ()
+        self,
+        store: str | None = None,
+        *,
+        journal: str | None = None,
+        settings: Settings | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         """What is not given comes from the configuration: FAIRLEAD_* variables, fairlead.toml, defaults."""
-        if store is None or settings is None:
+        if store is None or settings is None or (journal is None and store.startswith("redis")):
             configuration = load()
             store = configuration.store if store is None else store
             settings = configuration.engine_settings() if settings is None else settings
+            if journal is None and store.startswith("redis"):
+                journal = configuration.journal_url
         check_url(store)
+        check_journal(store, journal)
         self.settings = settings
         self.handlers = Handlers()
         self._observers = observers
-        self._connection = Connection(store, self.settings, observers=observers)
+        self._connection = Connection(store, self.settings, journal=journal, observers=observers)
 
     @property
     def store(self) -> str:
@@ -129,8 +140,10 @@ class Fairlead:
         """A worker for this app's task types, to be run on the running event loop."""
         if not self.handlers.types:
             raise InvalidSettings("the app has no task types, so a worker has nothing to do; add one with @app.task")
+        identity = worker_id()
+        log.info("this is worker %s", identity)
         source = EngineSource(
-            await self._connection.engine(), worker_id(), list(queues), frozenset(capabilities), self.handlers.types
+            await self._connection.engine(), identity, list(queues), frozenset(capabilities), self.handlers.types
         )
         return Worker(source, self.handlers, self._keeper(keeper_process), settings)
 
@@ -154,6 +167,18 @@ class Fairlead:
     def testing(self) -> Rehearsal:
         """A context in which tasks run in this process, in memory, on a clock that the test moves."""
         return Rehearsal(self.handlers, self.settings, self._swap)
+
+    @property
+    def journal(self) -> str | None:
+        """The URL of the journal behind the store, if there is one."""
+        return self._connection.journal
+
+    def rebind(self, store: str, observers: Sequence[Observer] = (), *, journal: str | None = None) -> None:
+        """Use another store, and tell these observers too: for a program that runs an app, before it does."""
+        check_url(store)
+        check_journal(store, journal)
+        self._observers = (*self._observers, *observers)
+        self._connection = Connection(store, self.settings, journal=journal, observers=self._observers)
 
     def _swap(self, connection: Connection) -> Connection:
         """Use another connection; the answer is the one used so far."""

@@ -12,7 +12,12 @@ from fairlead.worker.builtin import BuiltinSettings, builtin_handlers
 
 def builtin_app(configuration: Configuration, *, observers: Sequence[Observer] = ()) -> Fairlead:
     """An app on the configured store that runs echo, sleep, fail, webhook and email."""
-    app = Fairlead(configuration.store, settings=configuration.engine_settings(), observers=observers)
+    app = Fairlead(
+        configuration.store,
+        journal=configuration.journal_url,
+        settings=configuration.engine_settings(),
+        observers=observers,
+    )
     settings = BuiltinSettings(
         webhook_allow_private=configuration.webhook_allow_private,
         webhook_allow_http=configuration.webhook_allow_http,

@@ -65,6 +65,13 @@ class Configuration(Keys, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"Configuration({', '.join(f'{key}={value!r}' for key, value in self.__rich_repr__())})"
 
+    @property
+    def journal_url(self) -> str | None:
+        """The journal's URL, which says too whether it is required."""
+        if self.journal is None or self.journal_required:
+            return self.journal
+        return f"{self.journal}{'&' if '?' in self.journal else '?'}required=off"
+
     def engine_settings(self) -> Settings:
         """What the engine needs of it."""
         return Settings(

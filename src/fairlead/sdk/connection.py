@@ -22,9 +22,16 @@ class Connection:
     """Opens the store when it is first used, from wherever it is used: event loops, threads, forked processes."""
 
     def __init__(
-        self, url: str, settings: Settings, *, clock: Clock | None = None, observers: Sequence[Observer] = ()
+        self,
+        url: str,
+        settings: Settings,
+        *,
+        journal: str | None = None,
+        clock: Clock | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.url = url
+        self.journal = journal
         self.settings = settings
         self._clock = clock
         self._observers = observers
@@ -87,7 +94,9 @@ class Connection:
         return engine
 
     async def _store(self, *, blocking: bool) -> Store:
-        return self._memory if self._memory is not None else await open_store(self.url, blocking=blocking)
+        if self._memory is not None:
+            return self._memory
+        return await open_store(self.url, journal=self.journal, blocking=blocking)
 
     def _engine(self, store: Store, *, batching: bool) -> Engine:
         return Engine(store, self.settings, clock=self._clock, observers=self._observers, batching=batching)

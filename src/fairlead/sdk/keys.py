@@ -45,6 +45,10 @@ class Keys(Struct, frozen=True, kw_only=True):
     """The keys. The text in an annotation is what `fairlead config` says of the key."""
 
     store: Annotated[Text, "URL of the store: memory:// or sqlite:///path/to/file.db"] = "sqlite:///fairlead.db"
+    journal: Annotated[Text | None, "URL of the journal behind a Redis store: postgresql://host/database, or none"] = (
+        None
+    )
+    journal_required: Annotated[Switch, "Whether a submit fails while the journal is out of reach"] = True
     log_level: Annotated[Level, "The least severe messages that are logged"] = "info"
 
     queues: Annotated[Names, "Queues that a worker serves"] = ("default",)

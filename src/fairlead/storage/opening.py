@@ -33,8 +33,8 @@ def check_url(url: str) -> None:
         )
 
 
-async def open_store(url: str, *, blocking: bool = False) -> Store:
-    """The store at this URL, ready for use.
+async def open_store(url: str, *, journal: str | None = None, blocking: bool = False) -> Store:
+    """The store at this URL, ready for use; with the URL of a journal, that is behind it.
 
     With `blocking`, its coroutines do their work in the calling thread and never suspend, so that synchronous code can
     drive them without an event loop; it is then safe for threads.
@@ -42,14 +42,41 @@ async def open_store(url: str, *, blocking: bool = False) -> Store:
     check_url(url)
     scheme = urlsplit(url).scheme
     try:
+        if journal is not None:
+            return await _open_with_journal(url, journal, blocking)
         return await _open(scheme, url, blocking)
     except ModuleNotFoundError as error:
-        extra = _EXTRAS[scheme]
+        extra = _EXTRAS[scheme] if journal is None else "redis,postgres"
         if extra is None or (error.name or "").startswith("fairlead"):
             raise
         raise InvalidSettings(
             f"store URL {url!r} needs the package {error.name!r}; pip install 'fairlead[{extra}]'"
         ) from None
+
+
+def check_journal(url: str, journal: str | None) -> None:
+    """Raise InvalidSettings if a store at this URL cannot have this journal."""
+    if journal is None:
+        return
+    if urlsplit(journal).scheme not in {"postgresql", "postgres"}:
+        raise InvalidSettings("a journal is kept in PostgreSQL; use postgresql://host/database for it")
+    if not urlsplit(url).scheme.startswith("redis"):
+        raise InvalidSettings(
+            f"a store at {urlsplit(url).scheme}:// has no use for a journal; give it to redis://host, or leave it out"
+        )
+
+
+async def _open_with_journal(url: str, journal: str, blocking: bool) -> Store:
+    check_journal(url, journal)
+    from fairlead.storage.journal.opening import open_journal
+    from fairlead.storage.redis.noting import open_noting_redis
+
+    hot = await open_noting_redis(url, blocking=blocking)
+    try:
+        return await open_journal(hot, journal, blocking=blocking)
+    except BaseException:
+        await hot.close()
+        raise
 
 
 async def _open(scheme: str, url: str, blocking: bool) -> Store:

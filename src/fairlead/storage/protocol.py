@@ -58,7 +58,7 @@ Waiting
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
@@ -125,4 +125,13 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Give everything back; the store is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class Upkept(Protocol):
+    """A store that has duties of its own beside its operations."""
+
+    async def upkeep(self) -> None:
+        """Do them until cancelled; a store that fails is tried again, not raised about."""
         ...

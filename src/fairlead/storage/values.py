@@ -168,6 +168,8 @@ class Tally(Struct, frozen=True):
 
     lanes: Sequence[LaneTally]
     next_alarm: Instant | None
+    journal_behind: int | None = None
+    """How many changed tasks the journal has yet to learn of; None without a journal."""
 
 
 class Record(Struct, frozen=True, kw_only=True):

@@ -13,10 +13,15 @@ from fairlead.storage.redis.address import parse_address
 from fairlead.storage.redis.client import Call
 from fairlead.storage.redis.keys import id_bytes, id_text
 from fairlead.storage.redis.store import RedisStore
+from fairlead.storage.redis.wire import Word
 from fairlead.storage.values import Change, Verdict
 
 _REMOVED: Final = b"-"
 _PIECE: Final = 1_000
+"""Notes per call: the server does nothing else meanwhile."""
+
+_SHARE: Final = 50
+"""How many notes are read of a slot at least."""
 
 
 async def open_noting_redis(url: str, *, blocking: bool = False) -> NotingRedisStore:
@@ -55,39 +60,33 @@ class NotingRedisStore(RedisStore):
         await self._client.run(calls, repeatable=True)
 
     async def read(self, limit: int) -> list[Note]:
-        notes: list[Note] = []
-        slots = await self._finder.slots()
-        # One slot after another would let a busy one hide the rest; asking all at once may give a few more than asked.
-        share = max(limit // max(len(slots), 1), 50)
-        calls = [
-            Call(base, (1, base, share, HIDDEN // MILLISECOND), scripts.NOTES) for base in map(self._keys.base, slots)
-        ]
-        for reply in await self._client.run(calls) if calls else []:
-            notes += [
-                Note(id_text(member[:16]), removed=member.endswith(_REMOVED) and len(member) > 16) for member in reply
-            ]
-        return notes
+        slots = await self._slots()
+        # All slots at once, so that a busy one cannot hide the rest; that may give a few more than asked for.
+        words = (max(limit // max(len(slots), 1), _SHARE), HIDDEN // MILLISECOND)
+        calls = [Call(base, (1, base, *words), scripts.NOTES) for base in map(self._keys.base, slots)]
+        replies = await self._client.run(calls) if calls else []
+        return [Note(id_text(member[:16]), len(member) > 16) for reply in replies for member in reply]
 
     async def done(self, done: Sequence[Done]) -> None:
-        await self._by_slot_pieces([(one.note.id, (_member(one.note), one.version)) for one in done])
-
-    async def size(self) -> int:
+        by_slot: dict[int, list[Word]] = {}
+        for one in done:
+            by_slot.setdefault(slot_of_id(one.note.id), []).extend((_member(one.note), one.version))
         calls = [
-            Call(key, ("ZCARD", key)) for key in (self._keys.base(slot) + b"o" for slot in await self._finder.slots())
+            Call(base, (1, base, *words[first : first + 2 * _PIECE]), scripts.NOTED)
+            for base, words in ((self._keys.base(slot), words) for slot, words in by_slot.items())
+            for first in range(0, len(words), 2 * _PIECE)
         ]
-        return sum(await self._client.run(calls, repeatable=True)) if calls else 0
-
-    async def _by_slot_pieces(self, entries: Sequence[tuple[TaskId, tuple[bytes, int]]]) -> None:
-        by_slot: dict[int, list[bytes | int]] = {}
-        for task_id, words in entries:
-            by_slot.setdefault(slot_of_id(task_id), []).extend(words)
-        calls = []
-        for slot, words in by_slot.items():
-            base = self._keys.base(slot)
-            for first in range(0, len(words), 2 * _PIECE):
-                calls.append(Call(base, (1, base, *words[first : first + 2 * _PIECE]), scripts.NOTED))
         if calls:
             await self._client.run(calls, repeatable=True)
+
+    async def size(self) -> int:
+        outboxes = [self._keys.base(slot) + b"o" for slot in await self._slots()]
+        calls = [Call(outbox, ("ZCARD", outbox)) for outbox in outboxes]
+        return sum(await self._client.run(calls, repeatable=True)) if calls else 0
+
+    async def _slots(self) -> set[int]:
+        """The slots that may have notes: also those that a server has forgotten that lost everything."""
+        return {*await self._finder.slots(), *self._registered}
 
 
 def _member(note: Note) -> bytes:

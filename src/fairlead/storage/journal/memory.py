@@ -1,0 +1,61 @@
+"""A memory store with an outbox: a hot store for tests, and for work that only the journal need remember."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant, Span
+from fairlead.core.task import Task
+from fairlead.storage.journal.outbox import HIDDEN, Done, Note
+from fairlead.storage.memory import MemoryStore
+from fairlead.storage.values import Change, Claim, Verdict
+
+
+class NotingMemoryStore(MemoryStore):
+    """Tasks in memory, and notes of what changed."""
+
+    def __init__(self, clock: Callable[[], Instant] = lambda: time.monotonic_ns() // 1_000) -> None:
+        super().__init__()
+        self._clock = clock
+        self._notes: dict[Note, Instant] = {}
+        """When each note may be read."""
+
+    async def claim(self, claim: Claim) -> list[Task]:
+        tasks = await super().claim(claim)
+        await self.note([task.id for task in tasks])
+        return tasks
+
+    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        verdicts = await super().apply(changes)
+        with self._lock:
+            for change, verdict in zip(changes, verdicts, strict=True):
+                if verdict is Verdict.APPLIED:
+                    self._notes[Note(change.id, change.status is None)] = self._clock()
+        return verdicts
+
+    async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
+        return await super().apply(changes)
+
+    async def note(self, ids: Sequence[TaskId], *, after: Span = 0) -> None:
+        with self._lock:
+            self._notes.update(dict.fromkeys([Note(task_id) for task_id in ids], self._clock() + after))
+
+    async def read(self, limit: int) -> list[Note]:
+        with self._lock:
+            now = self._clock()
+            found = [note for note, since in self._notes.items() if since <= now][:limit]
+            self._notes.update(dict.fromkeys(found, now + HIDDEN))
+            return found
+
+    async def done(self, done: Sequence[Done]) -> None:
+        with self._lock:
+            for one in done:
+                task = self._tasks.get(one.note.id)
+                if one.note.removed or task is None or task.status.version == one.version:
+                    self._notes.pop(one.note, None)
+
+    async def size(self) -> int:
+        with self._lock:
+            return len(self._notes)

@@ -1,0 +1,255 @@
+"""The journal store: a hot store with a journal behind it. See `fairlead.storage.protocol` for the contract.
+
+    add       journal, then hot store; acknowledged after both. What only the journal got is reconciled
+    apply     hot store, which notes it in the same step; the flusher carries notes to the journal
+    get       hot store, then journal for what is not there
+    find      journal, which is a flush behind
+    the rest  hot store
+
+A task that is not in the hot store but in the journal has ended and left, or the hot store has lost it. It can still be
+changed: in the journal, under a lock that keeps those away who put tasks back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from fairlead.core.errors import InvalidTask, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import SECOND, Instant, Span
+from fairlead.core.task import Entry, State, Task
+from fairlead.storage.journal.duties import Duties
+from fairlead.storage.journal.journal import Journal, Rows
+from fairlead.storage.journal.outbox import HotStore
+from fairlead.storage.journal.putting import put_back
+from fairlead.storage.journal.searching import Search
+from fairlead.storage.steps import judged
+from fairlead.storage.values import (
+    Added,
+    Beat,
+    Change,
+    Claim,
+    Filter,
+    Full,
+    Held,
+    KeyHeld,
+    Known,
+    Pulse,
+    Receipt,
+    Record,
+    Tally,
+    Verdict,
+)
+
+_NOTED_FIRST: Final[Span] = 5 * SECOND
+"""How long a note waits that is made before its task is there."""
+
+_PATIENCE: Final = 1.0
+"""Seconds for which a journal that was out of reach is not asked again, when it is not required."""
+
+
+class JournalStore:
+    """Tasks in a hot store, and in a journal that outlives it."""
+
+    def __init__(self, hot: HotStore, journal: Journal) -> None:
+        self.hot = hot
+        self.journal = journal
+        self._required = journal.address.required
+        self._unasked_until = 0.0
+
+    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+        if not tasks:
+            return []
+        try:
+            written = await self._write_down(tasks)
+        except StoreUnavailable:
+            if self._required:
+                raise
+            self._unasked_until = time.monotonic() + _PATIENCE
+            written = None
+        if written is None:
+            await self.hot.note([task.id for task in tasks], after=_NOTED_FIRST)
+            return await self.hot.add(tasks, now=now, bounds=bounds)
+        return await self._add_written(tasks, written, now, bounds)
+
+    async def claim(self, claim: Claim) -> list[Task]:
+        return await self.hot.claim(claim)
+
+    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
+        return await self.hot.extend(beats, until=until, grace=grace)
+
+    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        verdicts = await self.hot.apply(changes)
+        removed = [
+            change.id
+            for change, verdict in zip(changes, verdicts, strict=True)
+            if verdict is Verdict.APPLIED and change.status is None
+        ]
+        if removed:
+            # The removal is noted, so the flusher repeats it.
+            with contextlib.suppress(StoreError):
+                await self.journal.remove(removed)
+        missing = [at for at, verdict in enumerate(verdicts) if verdict is Verdict.MISSING]
+        if missing:
+            for at, verdict in zip(missing, await self._apply_missing([changes[at] for at in missing]), strict=True):
+                verdicts[at] = verdict
+        return verdicts
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        tasks = await self.hot.get(ids)
+        missing = [task_id for task_id, task in zip(ids, tasks, strict=True) if task is None]
+        if missing:
+            stored = await self.journal.get(missing)
+            tasks = [task or stored.get(task_id) for task_id, task in zip(ids, tasks, strict=True)]
+        return tasks
+
+    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+        return await self.hot.due(now, limit, after)
+
+    async def find(
+        self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
+    ) -> list[Task]:
+        return await self.search(Search(matching=matching), limit=limit, newest_first=newest_first, after=after)
+
+    async def search(
+        self, search: Search, *, limit: int, newest_first: bool = True, after: TaskId | None = None
+    ) -> list[Task]:
+        """One page of what only a journal can be asked for."""
+        tasks = await self.journal.search(search, max(limit, 0), newest_first, after)
+        executing = [task.id for task in tasks if task.state is State.EXECUTING]
+        if not executing:
+            return tasks
+        # Heartbeats and progress never reach the journal.
+        fresh = {task.id: task for task in await self.hot.get(executing) if task is not None}
+        return [_fresher(task, fresh.get(task.id)) for task in tasks]
+
+    async def history(self, task_id: TaskId) -> tuple[Entry, ...]:
+        """What a task went through: each decision, with the attempt it ended if it ended one."""
+        (task,) = await self.get([task_id])
+        return () if task is None else task.status.history
+
+    async def behind(self) -> int:
+        """How many changed tasks the journal has yet to learn of."""
+        return await self.hot.size()
+
+    async def tally(self) -> Tally:
+        return replace(await self.hot.tally(), journal_behind=await self.behind())
+
+    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
+        return await self.hot.put(kind, name, value, expected=expected)
+
+    async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
+        return await self.hot.drop(kind, name, expected=expected)
+
+    async def scan(self, kind: str) -> list[Record]:
+        return await self.hot.scan(kind)
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+        await self.hot.wait(queues, timeout)
+
+    async def time(self) -> Instant | None:
+        return await self.hot.time()
+
+    async def upkeep(self) -> None:
+        """Carry notes to the journal, and do its other duties, until cancelled."""
+        await Duties(self.hot, self.journal).run()
+
+    async def close(self) -> None:
+        try:
+            await self.hot.close()
+        finally:
+            await self.journal.close()
+
+    async def _write_down(self, tasks: Sequence[Task]) -> set[TaskId] | None:
+        """The ids that were new to the journal; None when it is better not asked just now."""
+        if not self._required and time.monotonic() < self._unasked_until:
+            return None
+        return await self.journal.add(tasks, accepted=True)
+
+    async def _add_written(
+        self, tasks: Sequence[Task], written: set[TaskId], now: Instant, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
+        """Add tasks to the hot store that are written down; take those back that it refuses."""
+        settled = await self._settled([task.id for task in tasks if task.id not in written])
+        rest = [task for task in tasks if task.id not in settled]
+        try:
+            answers = iter(await self.hot.add(rest, now=now, bounds=bounds) if rest else [])
+        except (StoreFull, StoreReadOnly, InvalidTask):
+            # Nothing was stored, so nothing may come of it later.
+            if written:
+                await self.journal.remove(sorted(written))
+            raise
+        receipts = [Known() if task.id in settled else next(answers) for task in tasks]
+        answered = list(zip(tasks, receipts, strict=True))
+        refused = {task.id for task, receipt in answered if isinstance(receipt, KeyHeld | Full)} & written
+        if refused:
+            await self.journal.remove(sorted(refused))
+            # The same id twice in one call, and another task of that id was let in.
+            if other := [task for task, receipt in answered if task.id in refused and isinstance(receipt, Added)]:
+                await self.journal.add(other, accepted=True)
+        return receipts
+
+    async def _settled(self, ids: Sequence[TaskId]) -> set[TaskId]:
+        """Those of the ids that something became of: what the hot store has of them must not begin anew."""
+        if not ids:
+            return set()
+        versions = await self.journal.versions(ids)
+        return {task_id for task_id, (version, state) in versions.items() if version > 1 or state.ended}
+
+    async def _apply_missing(self, changes: Sequence[Change]) -> list[Verdict]:
+        """Make changes to tasks that are not in the hot store, as far as the journal has them."""
+        try:
+            stored = await self.journal.get([change.id for change in changes])
+            if not stored:
+                return [Verdict.MISSING] * len(changes)
+            return await self._apply_in_journal(changes)
+        except StoreUnavailable:
+            # A worker whose task is gone has lost its lease, and goes on; anyone else must be told that we cannot know.
+            if any(not isinstance(change.guard, Held) for change in changes):
+                raise
+            return [Verdict.MISSING] * len(changes)
+
+    async def _apply_in_journal(self, changes: Sequence[Change]) -> list[Verdict]:
+        ids = list(dict.fromkeys(change.id for change in changes))
+
+        async def work(rows: Rows) -> tuple[list[Verdict | None], list[Task]]:
+            back = {task.id for task in await self.hot.get(ids) if task is not None}
+            stored: dict[TaskId, Task | None] = dict(await rows.get(ids))
+            touched: dict[TaskId, Task | None] = {}
+            verdicts: list[Verdict | None] = []
+            for change in changes:
+                if change.id in back:
+                    verdicts.append(None)
+                    continue
+                task = stored.get(change.id)
+                verdict = judged(change, None if task is None else task.status)
+                if task is not None and verdict is Verdict.APPLIED:
+                    changed = None if change.status is None else Task(task.spec, change.status)
+                    stored[change.id] = touched[change.id] = changed
+                verdicts.append(verdict)
+            if replaced := [task for task in touched.values() if task is not None]:
+                await rows.update(sorted(replaced, key=lambda task: task.id), accepted=True)
+            if removed := [task_id for task_id, task in touched.items() if task is None]:
+                await rows.remove(removed)
+            return verdicts, [task for task in replaced if task.state.waiting]
+
+        verdicts, revived = await self.journal.alone(work)
+        await put_back(self.hot, revived)
+        again = iter(
+            await self.hot.apply([c for c, verdict in zip(changes, verdicts, strict=True) if verdict is None])
+            if None in verdicts
+            else []
+        )
+        return [next(again) if verdict is None else verdict for verdict in verdicts]
+
+
+def _fresher(task: Task, hot: Task | None) -> Task:
+    """The task as the hot store has it, if nothing was decided since the journal learnt of it."""
+    if hot is None or hot.status.version != task.status.version:
+        return task
+    return replace(task, status=hot.status)

@@ -1,0 +1,114 @@
+"""PostgreSQL is stopped and started again under a journal store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from fairlead.core.errors import StoreUnavailable
+from fairlead.core.events import Completed
+from fairlead.storage.journal.address import parse_journal
+from fairlead.storage.journal.duties import Flusher
+from fairlead.storage.journal.journal import Journal
+from fairlead.storage.journal.memory import NotingMemoryStore
+from fairlead.storage.journal.opening import open_journal
+from fairlead.storage.journal.outbox import HIDDEN
+from fairlead.storage.journal.store import JournalStore
+from fairlead.storage.values import Added, Verdict
+from fairlead.testing.builders import NOW, a_claim, a_removal, a_settle, a_task, some_tasks
+from fairlead.testing.steps import add, claim_one, ids, settle
+from tests.servers.postgres import PostgresServer, started
+from tests.storage.journal.waiting import until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
+    """A server that these tests may stop."""
+    yield from started()
+
+
+@pytest.fixture
+def own_url(own_server: PostgresServer) -> str:
+    return own_server.url(own_server.create_database())
+
+
+async def test_a_submit_fails_clearly_and_workers_go_on(own_server: PostgresServer, own_url: str) -> None:
+    hot = NotingMemoryStore()
+    store = JournalStore(hot, Journal(parse_journal(own_url)))
+    await add(store, *some_tasks(3))
+    own_server.halt()
+    try:
+        with pytest.raises(StoreUnavailable, match="the journal at postgresql://"):
+            await store.add([a_task()], now=NOW, bounds={})
+        first, second = await store.claim(a_claim(limit=2))
+        ended = await settle(store, first, Completed(b"1"))
+        assert await store.behind() == 2
+        # A worker whose task is nowhere has lost it; it must not wait for the journal to say so.
+        await hot.leave([a_removal(second)])
+        assert await store.apply([a_settle(second, Completed())]) == [Verdict.MISSING]
+        with pytest.raises(StoreUnavailable, match="the journal at"):
+            await Flusher(hot, store.journal).once()
+    finally:
+        own_server.launch()
+    await Flusher(hot, store.journal).all()
+    assert (await store.journal.get([ended.id]))[ended.id] == ended
+    await store.close()
+
+
+async def test_a_journal_that_is_not_required_learns_later(own_server: PostgresServer, own_url: str) -> None:
+    now = 0
+    hot = NotingMemoryStore(lambda: now)
+    store = JournalStore(hot, Journal(parse_journal(f"{own_url}?required=off")))
+    await add(store, a_task())
+    own_server.halt()
+    tasks = some_tasks(5)
+    try:
+        assert await store.add(tasks[:3], now=NOW, bounds={}) == [Added()] * 3
+        assert await store.add(tasks[3:], now=NOW, bounds={}) == [Added()] * 2
+        assert await store.behind() == 5
+        claimed = await claim_one(store)
+        await settle(store, claimed, Completed())
+    finally:
+        own_server.launch()
+    now = HIDDEN
+    await Flusher(hot, store.journal).all()
+    assert set(await store.journal.get(ids(tasks))) == set(ids(tasks))
+    assert await store.behind() == 0
+    await store.close()
+
+
+async def test_a_store_opens_while_its_journal_is_out_of_reach(own_server: PostgresServer, own_url: str) -> None:
+    own_server.halt()
+    try:
+        with pytest.warns(RuntimeWarning, match="the journal at"):
+            store = await open_journal(NotingMemoryStore(), own_url)
+        with pytest.raises(StoreUnavailable, match="the journal at"):
+            await store.add([a_task()], now=NOW, bounds={})
+    finally:
+        own_server.launch()
+    await add(store, a_task())
+    await store.close()
+
+
+async def test_upkeep_goes_on_after_an_outage(own_server: PostgresServer, own_url: str) -> None:
+    hot = NotingMemoryStore()
+    store = JournalStore(hot, Journal(parse_journal(own_url)))
+    await add(store, a_task())
+    upkeep = asyncio.create_task(store.upkeep())
+    own_server.halt()
+    ended = await settle(store, await claim_one(store), Completed(b"1"))
+    await asyncio.sleep(0.5)
+    own_server.launch()
+
+    async def is_level() -> bool:
+        return await store.behind() == 0
+
+    await until(is_level)
+    assert (await store.journal.get([ended.id]))[ended.id] == ended
+    upkeep.cancel()
+    await asyncio.gather(upkeep, return_exceptions=True)
+    await store.close()

@@ -1,0 +1,205 @@
+"""A hot store that was lost is rebuilt from the journal."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+from msgspec.structs import replace
+
+from fairlead.core.errors import FairleadError
+from fairlead.core.events import Completed, Failed
+from fairlead.core.identity import WorkerId
+from fairlead.core.instant import DAY, SECOND
+from fairlead.core.submission import Submission
+from fairlead.core.task import Priority, State, Task
+from fairlead.engine.engine import Engine, Settlement
+from fairlead.storage.journal.address import JournalAddress
+from fairlead.storage.journal.duties import Flusher
+from fairlead.storage.journal.journal import Journal
+from fairlead.storage.journal.memory import NotingMemoryStore
+from fairlead.storage.journal.rebuilding import Rebuilding, Rebuilt
+from fairlead.storage.journal.store import JournalStore
+from fairlead.storage.postgres.rows import CODES
+from fairlead.storage.redis.noting import open_noting_redis
+from fairlead.storage.values import Change, KeyHeld, Verdict
+from fairlead.testing.builders import NOW, a_claim, a_failure, a_settle, a_task, seen, some_tasks
+from fairlead.testing.steps import add, claim_one, ids, settle
+from tests.servers.redis import RedisServer
+from tests.storage.journal.current import CurrentStore
+from tests.storage.journal.waiting import until
+
+LATER = NOW + 60 * SECOND
+
+
+async def rebuild(hot: NotingMemoryStore, journal: Journal) -> Rebuilt:
+    return await Rebuilding(hot, journal, now=LATER).run()
+
+
+class TestRebuild:
+    async def test_what_waited_waits_as_it_did(self, store: CurrentStore, journal: Journal) -> None:
+        tasks = [
+            a_task(priority=Priority.LOW, ready_at=NOW - DAY),
+            a_task(priority=Priority.CRITICAL, requires=("gpu",)),
+            a_task(state=State.SCHEDULED, ready_at=NOW + DAY, queue="other"),
+        ]
+        await add(store, *tasks)
+        empty = NotingMemoryStore()
+        assert await rebuild(empty, journal) == Rebuilt(3, 3)
+        assert await empty.get(ids(tasks)) == tasks
+        assert await empty.due(NOW + DAY, 9) == [tasks[2]]
+
+    async def test_retries_are_not_forgotten(self, store: CurrentStore, journal: Journal) -> None:
+        await add(store, a_task())
+        task = await settle(store, await claim_one(store), Failed(failure=a_failure()))
+        await Flusher(store.hot, journal).all()
+        empty = NotingMemoryStore()
+        await rebuild(empty, journal)
+        assert await empty.get([task.id]) == [task]
+        assert task.status.retries == 1
+
+    async def test_what_was_executing_waits_again_and_its_holder_is_refused(
+        self, store: CurrentStore, journal: Journal
+    ) -> None:
+        await add(store, a_task())
+        claimed = await claim_one(store)
+        await Flusher(store.hot, journal).all()
+        empty = NotingMemoryStore()
+        assert await rebuild(empty, journal) == Rebuilt(1, 1)
+        over = CurrentStore(empty, journal)
+        assert await over.apply([a_settle(claimed, Completed())]) == [Verdict.STALE]
+        again = await claim_one(over)
+        assert (again.id, again.status.attempts) == (claimed.id, 2)
+        assert (await journal.get([claimed.id]))[claimed.id].state is State.QUEUED
+
+    async def test_what_has_ended_is_not_brought_back(self, store: CurrentStore, journal: Journal) -> None:
+        await add(store, *some_tasks(2))
+        for task in await store.claim(a_claim(limit=2)):
+            await settle(store, task, Completed())
+        await Flusher(store.hot, journal).all()
+        empty = NotingMemoryStore()
+        assert await rebuild(empty, journal) == Rebuilt(0, 0)
+
+    async def test_a_held_key_is_held_again(self, store: CurrentStore, journal: Journal) -> None:
+        await add(store, a_task(key="once"), a_task(key="twice"))
+        ended = await settle(store, await claim_one(store), Completed())
+        await Flusher(store.hot, journal).all()
+        empty = NotingMemoryStore()
+        assert await rebuild(empty, journal) == Rebuilt(2, 2)
+        over = CurrentStore(empty, journal)
+        assert await over.add([a_task(key="once")], now=NOW, bounds={}) == [KeyHeld(ended.id)]
+        (receipt,) = await over.add([a_task(key="twice")], now=NOW, bounds={})
+        assert isinstance(receipt, KeyHeld)
+
+    async def test_a_key_that_another_holds_by_now_does_not_keep_a_task_out(
+        self, store: CurrentStore, journal: Journal
+    ) -> None:
+        lost, successor = a_task(key="once"), a_task(key="once")
+        await add(store, lost)
+        empty = NotingMemoryStore()
+        over = CurrentStore(empty, journal)
+        await add(over, successor)
+        await rebuild(empty, journal)
+        assert set(ids(await over.claim(a_claim(limit=9)))) == {lost.id, successor.id}
+
+    async def test_it_may_be_repeated_while_workers_run(self, store: CurrentStore, journal: Journal) -> None:
+        await add(store, *some_tasks(20))
+        empty = NotingMemoryStore()
+        assert await rebuild(empty, journal) == Rebuilt(20, 20)
+        over = CurrentStore(empty, journal)
+        held = await over.claim(a_claim(limit=5))
+        ended = [await settle(over, task, Completed()) for task in await over.claim(a_claim(limit=5))]
+        assert (await rebuild(empty, journal)).put_back == 0
+        assert await over.get(ids(held)) == held
+        assert await over.get(ids(ended)) == ended
+
+    async def test_an_interrupted_one_goes_on(
+        self, store: CurrentStore, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("fairlead.storage.journal.rebuilding.BATCH", 7)
+        tasks = some_tasks(30)
+        await add(store, *tasks)
+        empty = NotingMemoryStore()
+
+        def stop(looked_at: int, total: int) -> None:
+            assert total == 30
+            if looked_at >= 14:
+                raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            await Rebuilding(empty, journal, now=LATER).run(stop)
+        assert len([task for task in await empty.get(ids(tasks)) if task is not None]) < 30
+        assert (await rebuild(empty, journal)).looked_at == 30
+        assert await empty.get(ids(tasks)) == tasks
+
+    async def test_what_a_worker_ends_meanwhile_stays_ended(self, store: CurrentStore, journal: Journal) -> None:
+        """A settle under a lease that the journal knows is accepted though the hot store has lost the task."""
+        await add(store, a_task())
+        claimed = await claim_one(store)
+        await Flusher(store.hot, journal).all()
+        empty = NotingMemoryStore()
+        over = CurrentStore(empty, journal)
+        assert await over.apply([a_settle(claimed, Completed(b"1"))]) == [Verdict.APPLIED]
+        assert await rebuild(empty, journal) == Rebuilt(0, 0)
+
+    async def test_what_is_cancelled_meanwhile_is_not_put_back(self, store: CurrentStore, journal: Journal) -> None:
+        task = a_task()
+        await add(store, task)
+        empty = NotingMemoryStore()
+        over = CurrentStore(empty, journal)
+        cancelled = replace(task.status, state=State.CANCELLED, version=2, ended_at=NOW, alarm=NOW + DAY)
+        change = Change(task.id, seen(task), cancelled)
+        verdicts, _ = await asyncio.gather(over.apply([change]), rebuild(empty, journal))
+        assert verdicts == [Verdict.APPLIED]
+        assert await over.claim(a_claim()) == []
+
+
+@pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.soak)])
+async def test_everything_completes_though_redis_is_emptied_in_the_middle(
+    count: int, redis: RedisServer, prefix: str, address: JournalAddress
+) -> None:
+    store = JournalStore(await open_noting_redis(redis.url(prefix=prefix)), Journal(address))
+    engine = Engine(store)
+    try:
+        await engine.follow_clock()
+        submitted: list[Task] = []
+        for first in range(0, count, 500):
+            answers = await engine.submit_many([Submission(type="work") for _ in range(min(500, count - first))])
+            submitted += [answer.task for answer in answers if not isinstance(answer, FairleadError)]
+        assert len(submitted) == count
+        upkeep = asyncio.create_task(store.upkeep())
+        workers = [asyncio.create_task(_work(engine, f"worker-{number}")) for number in range(4)]
+        try:
+            await until(lambda: _has_completed(store, count // 3))
+            redis.ask("FLUSHALL")
+            now = await store.time() or 0
+            await Rebuilding(store.hot, store.journal, now=now).run()
+            await until(lambda: _has_completed(store, count))
+        finally:
+            for task in (upkeep, *workers):
+                task.cancel()
+            await asyncio.gather(upkeep, *workers, return_exceptions=True)
+        tasks = await store.journal.get(ids(submitted))
+        assert {task.state for task in tasks.values()} == {State.COMPLETED}
+        assert len(tasks) == count
+        assert await store.behind() == 0
+    finally:
+        await store.close()
+
+
+async def _work(engine: Engine, name: str) -> None:
+    while True:
+        tasks = await engine.claim(WorkerId(name), ["default"], limit=20)
+        await asyncio.sleep(0.005)
+        if tasks:
+            await engine.settle([Settlement(task, Completed(b"1")) for task in tasks])
+
+
+async def _has_completed(store: JournalStore, least: int) -> bool:
+    """Whether so many are completed, as the journal knows it."""
+    database = store.journal.address.database
+    async with await psycopg.AsyncConnection.connect(database.conninfo) as connection:
+        count = f'SELECT count(*) FROM "{database.schema}".status WHERE state = {CODES[State.COMPLETED]}'
+        row = await (await connection.execute(count.encode())).fetchone()
+        return row is not None and int(row[0]) >= least
