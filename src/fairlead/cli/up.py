@@ -15,12 +15,12 @@ from fairlead.cli import flags
 from fairlead.cli.logs import start_logging, task_observer
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
-from fairlead.cli.services import Service, serve_together
 from fairlead.cli.working import leave_at_once
 from fairlead.sdk.app import Fairlead
 from fairlead.sdk.builtin import builtin_app
 from fairlead.sdk.configuration import Configuration, masked
 from fairlead.sdk.keys import KEYS
+from fairlead.worker.serving import Service, serve
 from fairlead.worker.worker import WorkerSettings
 
 log = logging.getLogger("fairlead.cli")
@@ -53,7 +53,7 @@ def up(
             _welcome(app, configuration)
         sys.stdout.flush()
 
-    serve_together(prepare, ready, app.close)
+    serve(prepare, app.close, ready)
     log.info("left; what was not finished waits in the store")
 
 

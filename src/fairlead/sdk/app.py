@@ -157,10 +157,11 @@ class Fairlead:
     ) -> None:
         """Work until the process is asked to leave by SIGTERM or Ctrl-C."""
 
-        async def prepare() -> Worker:
-            return await self.worker(
+        async def prepare() -> list[Worker]:
+            worker = await self.worker(
                 queues=queues, capabilities=capabilities, settings=settings, keeper_process=keeper_process
             )
+            return [worker]
 
         serve(prepare, self.close)
 

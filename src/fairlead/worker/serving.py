@@ -1,4 +1,4 @@
-"""Running a worker as a process: its event loop and its signals."""
+"""Running a worker, or more services beside it, as a process: its event loop and its signals."""
 
 from __future__ import annotations
 
@@ -8,22 +8,32 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Final
-
-from fairlead.worker.worker import Worker
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
 
 log = logging.getLogger("fairlead.worker")
 
 _LAST_WORDS: Final = 2.0
 
 
-def serve(prepare: Callable[[], Awaitable[Worker]], close: Callable[[], Awaitable[None]]) -> None:
-    """Run a worker until SIGTERM or SIGINT; a second signal has it hand back what still runs."""
+class Service(Protocol):
+    """Something that runs until it is asked to leave, twice if it is urgent. A worker is one; a server can be."""
+
+    async def run(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+def serve(
+    prepare: Callable[[], Awaitable[Sequence[Service]]],
+    close: Callable[[], Awaitable[None]],
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Run what `prepare` makes until SIGTERM or SIGINT; a second signal makes the leaving urgent."""
     overdue = threading.Timer(_LAST_WORDS, _leave_behind)
     overdue.daemon = True
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(prepare, close))
+        runner.run(_serve(prepare, close, ready))
         # Closing the loop waits for what still runs in it, and all of that was handed back.
         overdue.start()
     overdue.cancel()
@@ -35,14 +45,29 @@ def _leave_behind() -> None:
     os._exit(0)
 
 
-async def _serve(prepare: Callable[[], Awaitable[Worker]], close: Callable[[], Awaitable[None]]) -> None:
-    worker = await prepare()
+async def _serve(
+    prepare: Callable[[], Awaitable[Sequence[Service]]],
+    close: Callable[[], Awaitable[None]],
+    ready: Callable[[], None],
+) -> None:
+    services = await prepare()
+
+    def leave() -> None:
+        for service in services:
+            service.leave()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, worker.leave)
+            loop.add_signal_handler(number, leave)
+    running = [asyncio.create_task(service.run()) for service in services]
     try:
-        await worker.run()
+        ready()
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        # One that ended by itself takes the others with it: half of what was asked for is not what was asked for.
+        if any(not task.done() for task in running):
+            leave()
+        await asyncio.gather(*running)
     finally:
         await close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from typing import Final
 
@@ -22,6 +21,7 @@ from fairlead.worker.attempt import Attempt, Stop
 from fairlead.worker.handlers import Handlers
 from fairlead.worker.isolation import Cells
 from fairlead.worker.keeper import Keeper
+from fairlead.worker.outage import Outage
 from fairlead.worker.source import Source
 from fairlead.worker.threads import Threads
 
@@ -35,8 +35,6 @@ _REPORT_INTERVAL: Final = 0.5
 _UNSERVED_INTERVAL: Final = 60.0
 _UNKNOWN_TYPE_DELAY: Final = 10 * SECOND
 _LAST_WORDS: Final = 5.0
-_RETRY_FIRST: Final = 0.1
-_RETRY_MOST: Final = 5.0
 _BATCH: Final = 500
 
 
@@ -290,25 +288,3 @@ class Worker:
             # Not just those that live now: each has an outcome, and a settle of that comes after it.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.idle(), _LAST_WORDS)
-
-
-class Outage:
-    """A store that fails: said once, waited out with growing pauses, said when it is over."""
-
-    def __init__(self, intent: str) -> None:
-        self._intent = intent
-        self._pause = _RETRY_FIRST
-        self._began: float | None = None
-
-    async def wait(self, error: StoreError) -> None:
-        if self._began is None:
-            self._began = time.monotonic()
-            log.warning("cannot %s, trying until it works: %s", self._intent, error)
-        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries, guards nothing
-        self._pause = min(self._pause * 2, _RETRY_MOST)
-
-    def end(self) -> None:
-        if self._began is not None:
-            log.warning("can %s again after %.1f s", self._intent, time.monotonic() - self._began)
-            self._began = None
-            self._pause = _RETRY_FIRST
