@@ -37,7 +37,7 @@ def eventually(condition: Callable[[], bool], what: str, patience: float = PATIE
 class WorkerProcess:
     """A worker started as a user starts it."""
 
-    def __init__(self, folder: Path, name: str, *arguments: str, lease: int) -> None:
+    def __init__(self, folder: Path, store: str, name: str, *arguments: str, lease: int) -> None:
         self.log_file = folder / f"{name}.log"
         self.name = name
         with self.log_file.open("wb") as log:
@@ -47,7 +47,7 @@ class WorkerProcess:
                 env=os.environ
                 | {
                     "FLEET_LEDGER": str(folder / "ledger"),
-                    "FAIRLEAD_STORE": store_of(folder),
+                    "FAIRLEAD_STORE": store,
                     "FAIRLEAD_LOG_LEVEL": "warning",
                     "FLEET_LEASE": str(lease),
                 },
@@ -126,10 +126,11 @@ class Line(Struct, frozen=True):
 
 
 class Yard:
-    """A folder with a store, its workers, and their ledger."""
+    """A store, its workers, and a folder with their ledger."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: str) -> None:
         self.folder = folder
+        self.store = store
         self.lease = 3
         """The lease of its workers, in seconds: short where leases are to end, long where they are not."""
         self.workers: list[WorkerProcess] = []
@@ -144,13 +145,13 @@ class Yard:
                 worker.end()
 
     def hire(self, *arguments: str) -> WorkerProcess:
-        worker = WorkerProcess(self.folder, f"worker-{len(self.workers) + 1}", *arguments, lease=self.lease)
+        worker = WorkerProcess(self.folder, self.store, f"worker-{len(self.workers) + 1}", *arguments, lease=self.lease)
         self.workers.append(worker)
         return worker
 
     @asynccontextmanager
     async def engine(self) -> AsyncIterator[Engine]:
-        connection = Connection(store_of(self.folder), fleet.SETTINGS)
+        connection = Connection(self.store, fleet.SETTINGS)
         try:
             yield await connection.engine()
         finally:
@@ -197,7 +198,3 @@ class Yard:
         lines = [line for line in self.ledger() if line.process == process]
         ended = {(line.number, line.attempt) for line in lines if line.event == "end"}
         return {line.number for line in lines if line.event == "start" and (line.number, line.attempt) not in ended}
-
-
-def store_of(folder: Path) -> str:
-    return f"sqlite:///{folder / 'fleet.db'}"

@@ -18,6 +18,7 @@ CONCURRENCY = 50
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("store_url", ["sqlite", "redis", "postgresql"], indirect=True)
 def test_three_workers_one_killed_and_one_stopped_complete_every_task_once_and_in_order(yard: Yard) -> None:
     total = 10_000
     began = time.monotonic()
@@ -74,7 +75,7 @@ def priority_of(number: int) -> Priority:
 
 
 def stop_amid_work(yard: Yard, worker: WorkerProcess) -> None:
-    """Stop a worker that has tasks running and does not hold the file's lock, which nobody could take from it."""
+    """Stop a worker that has tasks running and holds no lock that nobody could take from it, as on a file."""
     for _ in range(50):
         eventually(lambda: bool(yard.running_in(worker.pid)), "work of the zombie")
         worker.send(signal.SIGSTOP)

@@ -8,7 +8,7 @@ def test_sqlite_agrees_with_memory(tmp_path: Path) -> None:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar, TypeVar
 
@@ -37,7 +37,17 @@ from fairlead.testing.examples import STEADY
 from fairlead.testing.openings import Opening
 from fairlead.testing.reference import expected_due, expected_find, expected_standing, standing
 from fairlead.testing.steps import contents
-from fairlead.testing.strategies import CAPABILITIES, QUEUES, Wish, claims, filters, outcomes, requests_to, wishes
+from fairlead.testing.strategies import (
+    CAPABILITIES,
+    QUEUES,
+    Wish,
+    claims,
+    filters,
+    mostly_late,
+    outcomes,
+    requests_to,
+    wishes,
+)
 
 Answer = TypeVar("Answer")
 
@@ -136,7 +146,7 @@ class SideBySide(RuleBasedStateMachine):
     @precondition(lambda self: self._changes)
     @rule(data=st.data())
     def say_again(self, data: st.DataObject) -> None:
-        self._apply(data.draw(st.lists(_mostly_late(self._changes), min_size=1, max_size=3)))
+        self._apply(data.draw(st.lists(mostly_late(self._changes), min_size=1, max_size=3)))
 
     @precondition(lambda self: self._tasks)
     @rule(matching=filters(), limit=st.integers(0, 9), newest_first=st.booleans(), data=st.data())
@@ -182,12 +192,12 @@ class SideBySide(RuleBasedStateMachine):
 
     def _looks(self) -> st.SearchStrategy[Task]:
         now = st.sampled_from(self._tasks)
-        return now | now | _mostly_late(self._former) if self._former else now
+        return now | now | mostly_late(self._former) if self._former else now
 
     def _leases(self) -> st.SearchStrategy[Task]:
         """Tasks as their workers know them: often still held, at times read anew, at times lost long ago."""
         executing = [task for task in self._tasks if task.status.lease is not None]
-        once = _mostly_late(self._claimed)
+        once = mostly_late(self._claimed)
         return st.sampled_from(executing) | once if executing else once
 
     def _put(self, kind: str, name: str, value: bytes, mine: int | None, reference: int | None) -> None:
@@ -230,8 +240,3 @@ class SideBySide(RuleBasedStateMachine):
 
 async def _answer(awaitable: Awaitable[Answer]) -> Answer:
     return await awaitable
-
-
-def _mostly_late(things: Sequence[Answer]) -> st.SearchStrategy[Answer]:
-    """One of these, more often one of the last few."""
-    return st.sampled_from(things[-4:]) | st.sampled_from(things)

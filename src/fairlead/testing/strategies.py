@@ -5,7 +5,8 @@ Ranges are small on purpose: ties, promotions and near misses are what finds mis
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
 
 import hypothesis.strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -32,6 +33,8 @@ from fairlead.core.order import HeadStart, Policy, Promote, Strict, Table, Weigh
 from fairlead.core.task import ENDED, Failure, Priority, State, Task
 from fairlead.storage.values import Claim, Filter, QueueOrder
 from fairlead.testing.builders import GRACE, LEASE, NOW, a_task, a_token, an_id
+
+Thing = TypeVar("Thing")
 
 QUEUES: Final = ("a", "b", "a:b")
 TYPES: Final = ("send", "resize")
@@ -64,6 +67,11 @@ plain_orders: Final = st.sampled_from(
     ]
 )
 """One order of each policy, with steps as long as a test's time takes."""
+
+
+def mostly_late(things: Sequence[Thing]) -> SearchStrategy[Thing]:
+    """One of these, more often one of the last few."""
+    return st.sampled_from(things[-4:]) | st.sampled_from(things)
 
 
 class Line(Struct, frozen=True, kw_only=True):

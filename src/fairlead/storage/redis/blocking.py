@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import socket
 import ssl
 import struct
@@ -95,8 +96,13 @@ class _Connection:
 
     def is_alive(self) -> bool:
         """Whether the server has, as far as can be seen from here, not hung up."""
-        if time.monotonic() - self.used < _FRESH or isinstance(self._socket, ssl.SSLSocket):
+        if time.monotonic() - self.used < _FRESH:
             return True
+        if isinstance(self._socket, ssl.SSLSocket):
+            # Nothing can be peeked at, but nothing is due either: whatever there is to read, it is a farewell.
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._socket, selectors.EVENT_READ)
+                return not selector.select(0)
         try:
             self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
