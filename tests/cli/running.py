@@ -133,6 +133,8 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
             bufsize=1,
+            # A shell starts what runs in the background with SIGINT ignored, and a child inherits that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self._said = threading.Condition()
         self._lines: list[str] = []
