@@ -26,7 +26,7 @@ from tests.conformance.wrong_stores import WRONG_STORES
 
 CLAUSE = re.compile(r"\b[A-Z][1-9]\b")
 UNSHRUNK = settings(STEADY, phases=[Phase.generate])
-UNTIL_FOUND = settings(UNSHRUNK, max_examples=100)
+UNTIL_FOUND = settings(UNSHRUNK, max_examples=150)
 
 PLAIN_MISTAKES = [
     wrong_adding.OverwritesAStoredId,
@@ -41,7 +41,6 @@ PLAIN_MISTAKES = [
     wrong_holding.DropsOldProgress,
     wrong_holding.DoesNotTellOfCancel,
     wrong_holding.ResurrectsALostLease,
-    wrong_holding.IgnoresTheHoldersVersion,
     wrong_holding.RefusesARepetition,
     wrong_holding.TakesAnySettleForARepetition,
     wrong_holding.FindsARemovedTask,

@@ -133,6 +133,10 @@ class Progress(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     message: str = ""
     at: Instant = 0
 
+    def dated(self, now: Instant) -> Progress:
+        """The same as said at this moment, in valid Unicode and of bounded size."""
+        return Progress(percent=self.percent, message=_storable(self.message, _MESSAGE_LIMIT), at=now)
+
 
 class Entry(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """One line of a task's history: a decision, and the attempt it ended if it ended one."""

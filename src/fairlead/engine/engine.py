@@ -173,7 +173,7 @@ class Engine:
     async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
         """Renew leases and report progress; the answer says which are lost and which should stop."""
         now = self.clock.now()
-        dated = [replace(beat, progress=replace(beat.progress, at=now)) if beat.progress else beat for beat in beats]
+        dated = [replace(beat, progress=beat.progress.dated(now)) if beat.progress else beat for beat in beats]
         return await self.store.extend(dated, until=now + self.settings.lease, grace=self.settings.grace)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
