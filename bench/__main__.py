@@ -26,7 +26,9 @@ async def measure(stores: list[str], *, quick: bool) -> list[Figure]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", action="append", choices=["memory", "sqlite"], help="only this one; may be repeated")
+    parser.add_argument(
+        "--store", action="append", help="memory, sqlite, or the URL of a server that may be filled; may be repeated"
+    )
     parser.add_argument("--quick", action="store_true", help="one run each and a smaller backlog")
     parser.add_argument("--output", type=Path, default=Path("build/bench.json"))
     arguments = parser.parse_args()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from bench.measuring import Figure, figure, summed
@@ -35,11 +35,24 @@ def submissions(count: int) -> list[Submission]:
     ]
 
 
+@contextmanager
+def fresh_url(store: str) -> Iterator[str]:
+    """The URL of an empty store of this kind; SQLite's file is on the disk that holds the working folder."""
+    if store == "memory":
+        yield "memory://"
+    elif store == "sqlite":
+        with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
+            yield f"sqlite:///{folder}/tasks.db"
+    else:
+        # A server of the caller's: each use has a corner of its own, which is left behind.
+        corner = "schema" if store.startswith("postgres") else "prefix"
+        yield f"{store}{'&' if '?' in store else '?'}{corner}=bench{time.time_ns()}"
+
+
 @asynccontextmanager
 async def fresh_engine(store: str) -> AsyncIterator[Engine]:
-    """An engine over an empty store of this kind, on the disk that holds the working folder."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        url = "memory://" if store == "memory" else f"sqlite:///{folder}/tasks.db"
+    """An engine over an empty store of this kind."""
+    with fresh_url(store) as url:
         engine = Engine(await open_store(url))
         try:
             yield engine
@@ -70,16 +83,19 @@ async def one_by_one(store: str, count: int = 2_000) -> float:
 
 
 async def one_by_one_sync(store: str, count: int = 2_000) -> float:
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        url = "memory://" if store == "memory" else f"sqlite:///{folder}/tasks.db"
-        engine = Engine(run_inline(open_store(url, blocking=True)), batching=False)
-        wishes = submissions(count)
-        start = time.perf_counter()
-        for wish in wishes:
-            run_inline(engine.submit(wish))
-        rate = count / (time.perf_counter() - start)
-        run_inline(engine.close())
-        return rate
+    with fresh_url(store) as url:
+        return await asyncio.to_thread(_one_by_one_sync, url, count)
+
+
+def _one_by_one_sync(url: str, count: int) -> float:
+    engine = Engine(run_inline(open_store(url, blocking=True)), batching=False)
+    wishes = submissions(count)
+    start = time.perf_counter()
+    for wish in wishes:
+        run_inline(engine.submit(wish))
+    rate = count / (time.perf_counter() - start)
+    run_inline(engine.close())
+    return rate
 
 
 async def concurrently(store: str, submitters: int = 50, each: int = 200) -> float:

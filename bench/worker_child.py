@@ -1,16 +1,15 @@
-"""The other process of a worker benchmark: `worker_child.py STORE FOLDER fill|drain|work|pace [COUNT]`."""
+"""The other process of a worker benchmark: `worker_child.py URL fill|drain|work|pace [COUNT]`."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
-from pathlib import Path
 
 from fairlead import Fairlead
 
-store, folder, role = sys.argv[1:4]
-app = Fairlead(f"sqlite:///{folder}/tasks.db")
+url, role = sys.argv[1:3]
+app = Fairlead(url)
 ran = 0
 awaited = 0
 all_ran = asyncio.Event()
@@ -61,13 +60,12 @@ async def pace(count: int) -> None:
 if __name__ == "__main__":
     match role:
         case "fill":
-            asyncio.run(fill(int(sys.argv[4])))
+            asyncio.run(fill(int(sys.argv[3])))
         case "drain":
-            asyncio.run(drain(int(sys.argv[4])))
+            asyncio.run(drain(int(sys.argv[3])))
         case "pace":
-            asyncio.run(pace(int(sys.argv[4])))
+            asyncio.run(pace(int(sys.argv[3])))
         case "work":
-            Path(folder).mkdir(exist_ok=True)
             print("ready", flush=True)
             app.run_worker()
         case _:

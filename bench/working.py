@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from bench.measuring import Figure, summed
+from bench.queueing import fresh_url
 
 IDLE_SECONDS = 10.0
 _CHILD = Path(__file__).with_name("worker_child.py")
@@ -34,25 +33,25 @@ async def measure(store: str, *, repeats: int) -> list[Figure]:
         summed(store, "worker CPU per 10,000 tasks", "s", costs),
         summed(store, "submit to start, idle, p50", "ms", typical, target=5, at_most=True),
         summed(store, "submit to start, idle, p99", "ms", worst),
-        summed(store, "idle worker, memory", "MB", [memory], target=45, at_most=True),
-        summed(store, "idle worker, share of a core", "%", [processor], target=0.5, at_most=True),
+        summed(store, "idle worker with its keeper, memory", "MB", [memory], target=45, at_most=True),
+        summed(store, "idle worker with its keeper, share of a core", "%", [processor], target=0.5, at_most=True),
     ]
 
 
 def run_full_queue(store: str, count: int = 40_000) -> tuple[float, float]:
     """The rate of a worker process that finds a full queue, and its CPU seconds per 10,000 tasks."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        _child(store, folder, "fill", str(count))
-        rate, cost = _child(store, folder, "drain", str(count)).split()
+    with fresh_url(store) as url:
+        _child(url, "fill", str(count))
+        rate, cost = _child(url, "drain", str(count)).split()
         return float(rate), float(cost)
 
 
 def start_latencies(store: str, count: int = 200) -> list[float]:
     """Seconds from before the submit in one process to the handler's first line in another, one task at a time."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        worker = _start(store, folder)
+    with fresh_url(store) as url:
+        worker = _start(url)
         try:
-            output = _child(store, folder, "pace", str(count))
+            output = _child(url, "pace", str(count))
         finally:
             _stop(worker)
         return [float(line) for line in output.split()]
@@ -60,20 +59,20 @@ def start_latencies(store: str, count: int = 200) -> list[float]:
 
 def idle(store: str) -> tuple[float, float]:
     """An idle worker's memory in MB and its share of a core in percent."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        worker = _start(store, folder)
+    with fresh_url(store) as url:
+        worker = _start(url)
         try:
             time.sleep(2)
             before = _processor_seconds(worker.pid)
             time.sleep(IDLE_SECONDS)
             spent = _processor_seconds(worker.pid) - before
-            return _resident(worker.pid), spent / IDLE_SECONDS * 100
+            return _memory(worker.pid), spent / IDLE_SECONDS * 100
         finally:
             _stop(worker)
 
 
-def _start(store: str, folder: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(_CHILD), store, folder, "work"]
+def _start(url: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(_CHILD), url, "work"]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     worker.stdout.readline()
@@ -87,16 +86,23 @@ def _stop(worker: subprocess.Popen[str]) -> None:
     worker.stdout.close()
 
 
-def _child(store: str, folder: str, *arguments: str) -> str:
-    command = [sys.executable, str(_CHILD), store, folder, *arguments]
+def _child(url: str, *arguments: str) -> str:
+    command = [sys.executable, str(_CHILD), url, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def _resident(process: int) -> float:
-    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 1e6
+def _family(process: int) -> list[int]:
+    """A worker's process and its children's: its keeper is part of what it costs."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [process, *map(int, children)]
+
+
+def _memory(process: int) -> float:
+    """MB of memory, with what processes share counted once."""
+    rollups = [Path(f"/proc/{each}/smaps_rollup").read_text() for each in _family(process)]
+    return sum(int(rollup.partition("\nPss:")[2].split()[0]) for rollup in rollups) * 1024 / 1e6
 
 
 def _processor_seconds(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    fields = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in _family(process)]
+    return sum(int(spent[11]) + int(spent[12]) for spent in fields) / os.sysconf("SC_CLK_TCK")

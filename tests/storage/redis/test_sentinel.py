@@ -18,6 +18,7 @@ from fairlead.storage.values import Added, Known
 from fairlead.testing.builders import NOW, a_claim, a_task
 from fairlead.testing.contract import StoreContract
 from fairlead.testing.leases import check_leases
+from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.races import RaceContract
 from fairlead.testing.steps import add
 from tests.servers.redis import Watched, started_watched, until
@@ -51,6 +52,10 @@ async def opened_empty(watched: Watched) -> AsyncIterator[Store]:
         yield store
     finally:
         await store.close()
+
+
+def test_redis_behind_sentinels_agrees_with_memory(watched: Watched) -> None:
+    compare_with_memory(lambda: opened_empty(watched))
 
 
 def test_redis_behind_sentinels_keeps_its_leases(watched: Watched) -> None:
