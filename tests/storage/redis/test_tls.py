@@ -38,7 +38,7 @@ class EncryptingServer:
             self.plain.start()
         except RuntimeError as error:
             if "Bad directive" in str(error):
-                pytest.skip("this Redis was built without TLS: name another one by FAIRLEAD_REDIS_SERVER")
+                pytest.skip("this Redis was built without TLS: name another one by TEST_REDIS_SERVER")
             raise
         return self
 
