@@ -79,14 +79,19 @@ def stop_amid_work(yard: Yard, worker: WorkerProcess) -> None:
     for _ in range(50):
         eventually(lambda: bool(yard.running_in(worker.pid)), "work of the zombie")
         worker.send(signal.SIGSTOP)
-        others = sum(line.process != worker.pid for line in yard.ledger())
-        deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline:
-            if yard.running_in(worker.pid) and sum(line.process != worker.pid for line in yard.ledger()) > others + 50:
+        before = starts_of_others(yard, worker)
+        deadline = time.monotonic() + 3.0
+        while yard.running_in(worker.pid) and time.monotonic() < deadline:
+            # More than the others can have claimed by now: they have claimed since, so the store is free.
+            if starts_of_others(yard, worker) > before + 2 * CONCURRENCY:
                 return
             time.sleep(0.02)
         worker.send(signal.SIGCONT)
     raise AssertionError("the worker was never caught amid work")
+
+
+def starts_of_others(yard: Yard, worker: WorkerProcess) -> int:
+    return sum(line.process != worker.pid for line in yard.starts())
 
 
 def workers_seen(yard: Yard) -> set[int]:
