@@ -28,8 +28,10 @@ Arrow: TypeAlias = tuple[str, str, str]
 SENTENCES: Final[dict[Arrow, str]] = {
     ("scheduled", "alarm", "queued"): "Its moment has come; its wait counts from then, not from when a sweep noticed.",
     ("scheduled", "cancel", "cancelled"): "It has not begun, so it ends at once.",
+    ("scheduled", "purge", REMOVED): "Its queue is emptied, and nothing is left of it.",
     ("queued", "claim", "executing"): "A worker takes it under a new lease; this is one more attempt.",
     ("queued", "cancel", "cancelled"): "It has not begun, so it ends at once.",
+    ("queued", "purge", REMOVED): "Its queue is emptied, and nothing is left of it.",
     ("executing", "complete", "completed"): "The attempt succeeded, which counts even if cancel was asked meanwhile.",
     ("executing", "fail", "scheduled"): "It is retried after its backoff, or after the time that the handler named.",
     ("executing", "fail", "queued"): "It is retried at once, because its backoff or the handler said so.",
@@ -86,7 +88,7 @@ for asking to cancel a second time, a line to its history, which keeps the newes
   task's lease. From anyone whose lease is lost they are refused; said again by the same holder they are acknowledged.
 - **alarm** is the moment that the task carries: it is due, its lease was not renewed, or its retention has ended. Any
   process that sweeps may notice it.
-- **cancel**, **replay** and **discard** are asked for by people and programs, through the API, the command line or the
+- **cancel**, **replay**, **discard** and **purge** are asked for by people and programs, through the API, the command line or the
   dashboard.
 
 ## Every arrow

@@ -17,6 +17,7 @@ from fairlead.core.errors import (
     StoreError,
     TaskFailed,
     TaskNotFound,
+    WorkerNotFound,
     WrongState,
 )
 
@@ -34,6 +35,7 @@ def test_errors_are_also_what_python_programmers_would_catch() -> None:
     assert issubclass(InvalidTask, ValueError)
     assert issubclass(InvalidSettings, ValueError)
     assert issubclass(TaskNotFound, LookupError)
+    assert issubclass(WorkerNotFound, LookupError)
     assert issubclass(PayloadTooLarge, InvalidTask)
 
 
@@ -48,6 +50,7 @@ def test_what_a_store_cannot_do_is_a_store_error(name: str) -> None:
         (PayloadTooLarge("result", 2_000, 1_000), ["result", "2,000", "1,000", "pass a reference"]),
         (QueueFull("mail", 5_000, 4_000), ["'mail'", "5,000", "4,000", "submit later"]),
         (TaskNotFound("abc"), ["abc", "retention"]),
+        (WorkerNotFound("abc"), ["abc", "join again"]),
         (WrongState("abc", "queued", "replay", ("failed", "cancelled")), ["abc", "queued", "failed or cancelled"]),
         (WrongState("abc", "queued", "replay", ()), ["no state"]),
         (LeaseLost("abc"), ["abc", "drop this attempt"]),

@@ -19,6 +19,7 @@ from fairlead.core.events import (
     Failed,
     HandedBack,
     Outcome,
+    Purged,
     Replayed,
     TimedOut,
 )
@@ -53,6 +54,7 @@ ONE_OF_EACH: list[Event] = [
     CancelAsked(),
     Replayed(),
     Discarded(),
+    Purged(),
 ]
 ENDINGS_THAT_ARE_NOT_SUCCESS: list[Event] = [
     Failed(failure=BOOM),
@@ -459,6 +461,15 @@ class TestRetention:
     @pytest.mark.parametrize("event", [AlarmRang(), Discarded()], ids=["alarm", "discard"])
     def test_an_ended_task_is_removed_by_its_alarm_and_by_a_discard(self, state: State, event: Event) -> None:
         assert decide(a_task(state), event, LATER, rules=RULES) is REMOVED
+
+    @pytest.mark.parametrize("state", [state for state in State if state.waiting])
+    def test_a_purge_removes_what_waits(self, state: State) -> None:
+        assert decide(a_task(state), Purged(), LATER, rules=RULES) is REMOVED
+
+    @pytest.mark.parametrize("state", [state for state in State if not state.waiting])
+    def test_a_purge_leaves_what_runs_and_what_has_ended(self, state: State) -> None:
+        with pytest.raises(WrongState, match="purge"):
+            decide(a_task(state), Purged(), LATER, rules=RULES)
 
 
 class TestHistory:

@@ -27,8 +27,9 @@ from fairlead.core.order import (
     rank_after,
     serve,
     service_key,
+    treated_as,
 )
-from fairlead.core.task import Priority, Task
+from fairlead.core.task import Priority, State, Task
 from tests.unit.building import NOW, a_spec, a_task, an_id
 
 CRITICAL, HIGH, MEDIUM, LOW = Priority
@@ -284,3 +285,21 @@ class TestTheReference:
         task = waiting(LOW, NOW)
 
         assert serve([task], {"default": Strict().tables(1, never)}, NOW, 1) == [replace(task)]
+
+
+class TestTreatedAs:
+    """What the wait of a task makes of its priority."""
+
+    def test_a_waiting_task_is_promoted_as_it_waits(self) -> None:
+        table, task = table_of(Promote()), waiting(Priority.LOW, NOW)
+        assert treated_as(table, task, NOW) is Priority.LOW
+        assert treated_as(table, task, NOW + 10 * MINUTE) is Priority.MEDIUM
+        assert treated_as(table, task, NOW + HOUR) is Priority.CRITICAL
+
+    def test_a_claimed_task_stays_what_it_was_treated_as(self) -> None:
+        task = a_task(State.COMPLETED, priority=Priority.LOW, ready_at=NOW, started_at=NOW + 10 * MINUTE)
+        assert treated_as(table_of(Promote()), task, NOW + DAY) is Priority.MEDIUM
+
+    def test_a_task_that_does_not_wait_yet_has_its_own_priority(self) -> None:
+        task = a_task(State.SCHEDULED, priority=Priority.LOW, ready_at=NOW)
+        assert treated_as(table_of(Promote()), task, NOW + DAY) is Priority.LOW

@@ -2,10 +2,18 @@
 
     FairleadError
     ├── InvalidTask             a submit that can never be stored as it is (also a ValueError)
-    │   └── PayloadTooLarge
+    │   ├── PayloadTooLarge
+    │   └── InvalidSchedule     a schedule that can never fire as it is
     ├── InvalidSettings         a setting that makes no sense (also a ValueError)
+    ├── QueryError              a query that cannot be read (also a ValueError)
     ├── QueueFull               the queue's bound is reached; try again later
     ├── TaskNotFound            no task has this id (also a LookupError)
+    ├── KeyNotFound             no API key has this id or name (also a LookupError)
+    ├── WorkerNotFound          no worker has this id (also a LookupError)
+    ├── ScheduleNotFound        no schedule has this name (also a LookupError)
+    ├── ScheduleExists          a schedule with this name is there already
+    ├── OperationNotFound       no operation has this id (also a LookupError)
+    ├── OperationRefused        the operation cannot begin, go on or be stopped like this
     ├── WrongState              the task's state does not allow this
     ├── LeaseLost               the attempt no longer holds the task
     ├── TaskFailed              a result was asked for, and the task ended without one
@@ -15,6 +23,7 @@
         ├── StoreUnavailable    out of reach or too slow: the outcome is unknown, repeating is safe
         ├── StoreFull           no space left: nothing was stored
         ├── StoreReadOnly       the store cannot be written: nothing was stored
+        ├── StoreRefused        a server does not let this caller do it: nothing was done
         └── StoreMismatch       not a fairlead store, damaged, or of another version
 
 A message names the thing, the value and the remedy.
@@ -48,8 +57,35 @@ class PayloadTooLarge(InvalidTask):
         self.limit = limit
 
 
+class InvalidSchedule(InvalidTask):
+    """A schedule that can never fire as it is: its cron expression, its time zone or a policy makes no sense."""
+
+
 class InvalidSettings(FairleadError, ValueError):
     """A setting that makes no sense."""
+
+
+class QueryError(FairleadError, ValueError):
+    """A query that cannot be read; it points at the mistake."""
+
+    def __init__(self, message: str, query: str, position: int, length: int = 1) -> None:
+        super().__init__(message)
+        self.query = query
+        self.position = position
+        """Where the mistake begins, in characters from 0."""
+        self.length = max(length, 1)
+
+    @property
+    def pointer(self) -> str:
+        """Two lines: the query, or what is near the mistake, and carets under it."""
+        begin = max(self.position - _BEFORE, 0)
+        shown = " ".join(self.query[begin : self.position + _AFTER].splitlines())
+        lead, tail = "…" if begin else "", "…" if len(self.query) > self.position + _AFTER else ""
+        carets = max(min(self.length, len(shown) - (self.position - begin)), 1)
+        return f"{lead}{shown}{tail}\n{' ' * (len(lead) + self.position - begin)}{'^' * carets}"
+
+
+_BEFORE, _AFTER = 50, 60
 
 
 class QueueFull(FairleadError):
@@ -71,6 +107,50 @@ class TaskNotFound(FairleadError, LookupError):
     def __init__(self, task_id: str) -> None:
         super().__init__(f"no task {task_id}; the id is wrong, or the task ended and its retention has passed")
         self.task_id = task_id
+
+
+class KeyNotFound(FairleadError, LookupError):
+    """No API key has this id or name."""
+
+    def __init__(self, named: str) -> None:
+        super().__init__(f"no key {named!r}; `fairlead keys list` shows the ids and names of those there are")
+        self.named = named
+
+
+class WorkerNotFound(FairleadError, LookupError):
+    """No worker has this id: it never joined, has left, or was forgotten."""
+
+    def __init__(self, worker_id: str) -> None:
+        super().__init__(f"no worker {worker_id}; the id is wrong, or it has left or was forgotten and must join again")
+        self.worker_id = worker_id
+
+
+class ScheduleNotFound(FairleadError, LookupError):
+    """No schedule has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no schedule {name!r}; `fairlead schedule list` shows the names of those there are")
+        self.name = name
+
+
+class ScheduleExists(FairleadError):
+    """A schedule with this name is there already; it was left as it is."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the schedule {name!r} is there already; replace it, remove it, or choose another name")
+        self.name = name
+
+
+class OperationNotFound(FairleadError, LookupError):
+    """No operation has this id: it never began, or ended so long ago that it was forgotten."""
+
+    def __init__(self, operation_id: str) -> None:
+        super().__init__(f"no operation {operation_id}; `fairlead operations list` shows those there are")
+        self.operation_id = operation_id
+
+
+class OperationRefused(FairleadError):
+    """The operation cannot begin, go on or be stopped like this; nothing was done."""
 
 
 class WrongState(FairleadError):
@@ -138,6 +218,10 @@ class StoreFull(StoreError):
 
 class StoreReadOnly(StoreError):
     """The store cannot be written: nothing of the call was stored."""
+
+
+class StoreRefused(StoreError):
+    """A server does not let this caller do it: there is no key, a wrong one, or one without the role."""
 
 
 class StoreMismatch(StoreError):

@@ -83,6 +83,12 @@ class Discarded(Struct, frozen=True, tag=True):
     name: ClassVar[str] = "discard"
 
 
+class Purged(Struct, frozen=True, tag=True):
+    """Someone wants a task that waits to be removed, as part of emptying its queue."""
+
+    name: ClassVar[str] = "purge"
+
+
 Outcome: TypeAlias = Completed | Failed | TimedOut | Crashed | HandedBack | CancelConfirmed
-Request: TypeAlias = CancelAsked | Replayed | Discarded
+Request: TypeAlias = CancelAsked | Replayed | Discarded | Purged
 Event: TypeAlias = Outcome | Request | AlarmRang

@@ -46,7 +46,8 @@ def tick_of(at: Instant) -> int:
 def task_id(tick: int, slot: int, noise: int) -> TaskId:
     """The id of a task submitted at this tick to a queue of this slot."""
     milliseconds, serial = divmod(tick, SERIALS_PER_MILLISECOND)
-    return TaskId(f"{milliseconds:012x}8{serial:03x}{(0b10 << 14 | slot):04x}{noise:012x}")
+    # Formatted the old way, which takes half the time: every submit comes by here.
+    return TaskId("%012x8%03x%04x%012x" % (milliseconds, serial, 0b10 << 14 | slot, noise))  # noqa: UP031
 
 
 def slot_of_id(task: TaskId) -> int:

@@ -24,12 +24,13 @@ from fairlead.core.events import (
     Failed,
     HandedBack,
     Outcome,
+    Purged,
     Replayed,
     TimedOut,
 )
 from fairlead.core.instant import LATEST, Instant, Span
 from fairlead.core.settings import Rules
-from fairlead.core.task import Entry, Failure, Lease, Reason, State, Status, Task
+from fairlead.core.task import COMPLETED, EXECUTING, Entry, Failure, Lease, Reason, State, Status, Task
 
 REMOVED: Final = None
 """The target of a transition after which the task no longer exists."""
@@ -42,8 +43,10 @@ _HARD_END: Final = _SOFT_END | {State.FAILED, State.DEAD_LETTER}
 TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
     (State.SCHEDULED, AlarmRang.name): frozenset({State.QUEUED}),
     (State.SCHEDULED, CancelAsked.name): frozenset({State.CANCELLED}),
+    (State.SCHEDULED, Purged.name): frozenset({REMOVED}),
     (State.QUEUED, "claim"): frozenset({State.EXECUTING}),
     (State.QUEUED, CancelAsked.name): frozenset({State.CANCELLED}),
+    (State.QUEUED, Purged.name): frozenset({REMOVED}),
     (State.EXECUTING, Completed.name): frozenset({State.COMPLETED}),
     (State.EXECUTING, Failed.name): _HARD_END,
     (State.EXECUTING, TimedOut.name): _HARD_END - {State.FAILED},
@@ -79,9 +82,10 @@ def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float 
     if (status.state, event.name) not in TRANSITIONS:
         allowed = tuple(state for state, name in TRANSITIONS if name == event.name)
         raise WrongState(task.id, status.state, event.name, allowed)
+    # What nearly always happens comes before the matching, which is slow.
+    if isinstance(event, Completed):
+        return _end(task, event, now, rules, COMPLETED, Reason.COMPLETED, result=event.result)
     match event:
-        case Completed(result):
-            return _end(task, event, now, rules, State.COMPLETED, Reason.COMPLETED, result=result)
         case Failed():
             return _failed(task, event, now, rules, luck)
         case TimedOut():
@@ -98,7 +102,7 @@ def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float 
             return _alarm_rang(task, event, now, rules, luck)
         case Replayed():
             return _replayed(task, event, now)
-        case Discarded():
+        case Discarded() | Purged():
             return None
         case _:
             assert_never(event)
@@ -118,9 +122,9 @@ def rebuilt(task: Task, now: Instant, *, rules: Rules) -> Status:
 
 def settlement(lease: Lease, outcome: Outcome) -> str:
     """What `Status.settled` holds once this outcome is accepted: equal again when the same is said again."""
+    if isinstance(outcome, Completed):
+        return _settlement(lease, outcome, outcome.result or b"")
     match outcome:
-        case Completed(result):
-            said = result or b""
         case Failed(failure=failure, retriable=retriable, after=after):
             said = _bytes(f"{failure.type}:{failure.message}:{retriable}:{after}")
         case Crashed(failure):
@@ -131,6 +135,10 @@ def settlement(lease: Lease, outcome: Outcome) -> str:
             said = b""
         case _:
             assert_never(outcome)
+    return _settlement(lease, outcome, said)
+
+
+def _settlement(lease: Lease, outcome: Outcome, said: bytes) -> str:
     return f"{lease.token}:{outcome.name}:{zlib.crc32(said):08x}"
 
 
@@ -315,7 +323,7 @@ def _end(
         lease=None,
         ended_at=now,
         reason=reason,
-        failure=None if state is State.COMPLETED else cause or status.failure,
+        failure=None if state is COMPLETED else cause or status.failure,
         result=result,
         settled=_settled(status, event),
         history=_history(task, now, state, reason, cause),
@@ -327,16 +335,14 @@ def _cancelled(task: Task, event: Event, now: Instant, rules: Rules, cause: Fail
 
 
 def _settled(status: Status, event: Event) -> str | None:
-    match event:
-        case Completed() | Failed() | TimedOut() | Crashed() | HandedBack() | CancelConfirmed() if status.lease:
-            return settlement(status.lease, event)
-        case _:
-            return status.settled
+    if status.lease is not None and isinstance(event, Outcome):
+        return settlement(status.lease, event)
+    return status.settled
 
 
 def _history(task: Task, now: Instant, state: State, reason: Reason, cause: Failure | None = None) -> tuple[Entry, ...]:
     status = task.status
-    executing = status.state is State.EXECUTING
+    executing = status.state is EXECUTING
     entry = Entry(
         at=now,
         state=state,

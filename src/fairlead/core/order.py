@@ -19,7 +19,7 @@ from msgspec import Struct
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LONGEST, MINUTE, SECOND, Instant, Span
-from fairlead.core.task import Priority, Task
+from fairlead.core.task import Priority, State, Task
 
 
 class Step(Struct, frozen=True, array_like=True, gc=False):
@@ -76,6 +76,15 @@ def effective_priority(table: Table, priority: Priority, waited: Span) -> Priori
     if rank == line.rank:
         return priority
     return next((other for other in Priority if table[other].rank == rank), priority)
+
+
+def treated_as(table: Table, task: Task, now: Instant) -> Priority:
+    """The priority that a waiting task is treated as, or that a task was treated as when it was claimed."""
+    status = task.status
+    until = now if status.state is State.QUEUED else status.started_at
+    if until is None:
+        return status.priority
+    return effective_priority(table, status.priority, until - status.ready_at)
 
 
 def serve(tasks: Iterable[Task], tables: dict[str, Sequence[Table]], now: Instant, limit: int) -> list[Task]:

@@ -60,6 +60,7 @@ class Defaults(Struct, frozen=True, kw_only=True):
     low: PriorityDefaults = PriorityDefaults(max_retries=2, timeout=900 * SECOND)
     max_crashes: int = 3
     backoff: Backoff = Backoff()
+    priority: Priority = Priority.MEDIUM
 
     def of(self, priority: Priority) -> PriorityDefaults:
         """The defaults of one priority."""
@@ -83,6 +84,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     queue_bound: int | None = None
     """How many tasks may wait in one queue; None for as many as the store can hold."""
     sweep_interval: Span = SECOND
+    dead_letter_alert: int | None = None
+    """From how many dead letters of one type on an alert is shown; None for never."""
+    dead_letter_alerts: tuple[tuple[str, int], ...] = ()
+    """The same for single types, which goes before it."""
 
     def __post_init__(self) -> None:
         for name, least in (

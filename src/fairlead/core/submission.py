@@ -12,7 +12,7 @@ from fairlead.core.identity import TaskId, check_name
 from fairlead.core.instant import LATEST, LONGEST, SECOND, Instant, Span
 from fairlead.core.retry import Backoff
 from fairlead.core.settings import Settings
-from fairlead.core.task import Priority, Spec, State, Status, Task
+from fairlead.core.task import QUEUED, Priority, Spec, State, Status, Task
 
 DEFAULT_QUEUE = "default"
 _TEXT_LIMIT = 500
@@ -26,7 +26,7 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     type: str
     parameters: bytes = b"{}"
     """A JSON object."""
-    priority: Priority = Priority.MEDIUM
+    priority: Priority | None = None
     queue: str = DEFAULT_QUEUE
     requires: frozenset[str] = frozenset()
     timeout: Span | None = None
@@ -44,7 +44,8 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
 def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Settings) -> Task:
     """The task a submission becomes; raises InvalidTask, naming the field, when it cannot become one."""
     _check(submission, settings)
-    defaults = settings.defaults.of(submission.priority)
+    priority = settings.defaults.priority if submission.priority is None else submission.priority
+    defaults = settings.defaults.of(priority)
     due = _due(submission, now)
     timeout = defaults.timeout if submission.timeout is None else submission.timeout
     spec = Spec(
@@ -66,8 +67,8 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
     )
     later = due > now
     status = Status(
-        state=State.SCHEDULED if later else State.QUEUED,
-        priority=submission.priority,
+        state=State.SCHEDULED if later else QUEUED,
+        priority=priority,
         # A moment in the past is an ordinary submit: back-dating must not jump the line.
         ready_at=due if later else now,
         timeout=timeout,
@@ -91,15 +92,22 @@ def _due(submission: Submission, now: Instant) -> Instant:
 def _check(submission: Submission, settings: Settings) -> None:
     check_name("type", submission.type)
     check_name("queue", submission.queue)
-    _check_names("requires", submission.requires)
-    _check_names("tags", submission.tags)
+    if submission.requires:
+        _check_names("requires", submission.requires)
+    if submission.tags:
+        _check_names("tags", submission.tags)
     if submission.timeout is not None and not 0 < submission.timeout <= LONGEST:
         raise InvalidTask("timeout", f"timeout {submission.timeout / SECOND:g} s: use more than 0 and at most a year")
-    _check_count("max_retries", submission.max_retries)
-    _check_count("max_crashes", submission.max_crashes)
-    _check_text("idempotency_key", submission.idempotency_key)
-    _check_text("tenant", submission.tenant)
-    _check_text("trace", submission.trace)
+    if submission.max_retries is not None:
+        _check_count("max_retries", submission.max_retries)
+    if submission.max_crashes is not None:
+        _check_count("max_crashes", submission.max_crashes)
+    if submission.idempotency_key is not None:
+        _check_text("idempotency_key", submission.idempotency_key)
+    if submission.tenant is not None:
+        _check_text("tenant", submission.tenant)
+    if submission.trace is not None:
+        _check_text("trace", submission.trace)
     _check_parameters(submission.parameters, settings.payload_limit)
 
 
@@ -110,14 +118,12 @@ def _check_names(field: str, names: Collection[str]) -> None:
         check_name(field, name)
 
 
-def _check_count(field: str, count: int | None) -> None:
-    if count is not None and not 0 <= count <= _RETRIES_LIMIT:
+def _check_count(field: str, count: int) -> None:
+    if not 0 <= count <= _RETRIES_LIMIT:
         raise InvalidTask(field, f"{field} {count} is out of range; use 0 to {_RETRIES_LIMIT:,}")
 
 
-def _check_text(field: str, text: str | None) -> None:
-    if text is None:
-        return
+def _check_text(field: str, text: str) -> None:
     if not 1 <= len(text) <= _TEXT_LIMIT:
         raise InvalidTask(field, f"{field} has {len(text)} characters; use 1 to {_TEXT_LIMIT}")
     try:

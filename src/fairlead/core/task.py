@@ -66,6 +66,11 @@ class State(enum.StrEnum):
         return self in WAITING
 
 
+QUEUED: Final = State.QUEUED
+EXECUTING: Final = State.EXECUTING
+COMPLETED: Final = State.COMPLETED
+"""Names for code that every task passes through: Python 3.11 takes 0.2 µs to find a member by its class."""
+
 ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED})
 WAITING: Final = frozenset({State.SCHEDULED, State.QUEUED})
 

@@ -1,0 +1,275 @@
+"""Schedules: named entries that submit a task again and again, and the decision which of their times to fire.
+
+A fire time is one of the times at which a schedule recurs. Whatever process decides about it, at whatever moment, sees
+the same fire times at the same instants: nothing here depends on who asks.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Final, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fairlead.core.cron import Recurrence, parse
+from fairlead.core.errors import InvalidSchedule
+from fairlead.core.identity import TaskId, check_name
+from fairlead.core.instant import HOUR, LATEST, SECOND, Instant, Span
+from fairlead.core.submission import Submission
+
+ON_TIME: Final[Span] = 30 * SECOND
+"""How late a fire time may be submitted and not have been missed."""
+TAKEN_OVER_AFTER: Final[Span] = 10 * SECOND
+"""How long what was decided is left to the process that did, which may have died."""
+MOST_JITTER: Final[Span] = HOUR
+MOST_MISSED: Final = 1_000
+_LONGEST_NAME: Final = 100
+_WIDER: Final = 8
+
+
+class Missed(enum.StrEnum):
+    """What becomes of fire times that passed while nobody could fire them."""
+
+    SKIP = "skip"
+    """Nothing."""
+    RUN_ONCE = "run_once"
+    """One task for all of them, unless the next fire time is there already."""
+    RUN_ALL = "run_all"
+    """A task for each of the latest ones, up to the schedule's cap."""
+
+
+class Overlap(enum.StrEnum):
+    """What becomes of a fire time while the task of the one before has not ended."""
+
+    ALLOW = "allow"
+    """It is submitted all the same."""
+    SKIP = "skip"
+    """It is not."""
+    REPLACE = "replace"
+    """It is, and the task before is cancelled."""
+
+
+class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A named entry that submits a task at each of its fire times."""
+
+    name: str
+    cron: str
+    """When: five or six fields, a word such as `@daily`, or `every 30 seconds`; see `fairlead.core.cron`."""
+    timezone: str = "UTC"
+    """Whose wall clock the expression is about."""
+    submission: Submission
+    """The task."""
+    missed: Missed = Missed.RUN_ONCE
+    missed_cap: int = 100
+    """How many missed fire times `run_all` makes up for."""
+    overlap: Overlap = Overlap.ALLOW
+    jitter: Span = 0
+    """Each fire time is submitted later by up to this, by an amount that is its own."""
+    start: Instant | None = None
+    """No fire time is before this; an interval counts from here."""
+    end: Instant | None = None
+    """No fire time is after this."""
+
+
+class Fire(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A fire time that is decided, and the task that is to be submitted for it."""
+
+    at: Instant
+    task: TaskId
+    since: Instant = 0
+    """When it was decided; who decided submits it, and others only if that one does not in `TAKEN_OVER_AFTER`."""
+    replaces: TaskId | None = None
+    """The task to cancel before."""
+
+
+class ScheduleStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a schedule stands: all that changes by itself."""
+
+    next_at: Instant | None = None
+    """The next fire time; None when there is none any more."""
+    paused: bool = False
+    last_at: Instant | None = None
+    """The last fire time that was decided for."""
+    last_task: TaskId | None = None
+    fired: int = 0
+    """How many tasks it has submitted."""
+    pending: tuple[Fire, ...] = ()
+    """Decided, and perhaps not submitted yet."""
+    failure: str | None = None
+    """Why the last fire time could not be submitted."""
+
+
+class ScheduleEntry(Struct, frozen=True):
+    """A schedule and how it stands."""
+
+    schedule: Schedule
+    status: ScheduleStatus
+    created_at: Instant = 0
+
+    @property
+    def name(self) -> str:
+        return self.schedule.name
+
+    @property
+    def attention(self) -> Instant | None:
+        """When someone must look at it: to take over what is pending, else at its next fire time; None for never."""
+        if self.status.pending:
+            return min(fire.since for fire in self.status.pending) + TAKEN_OVER_AFTER
+        if self.status.paused or self.status.next_at is None:
+            return None
+        return moment_of(self.schedule, self.status.next_at)
+
+
+class Decision(Struct, frozen=True):
+    """Which fire times to submit now, and the next one after."""
+
+    times: tuple[Instant, ...]
+    next_at: Instant | None
+
+
+def check(schedule: Schedule) -> Schedule:
+    """The schedule, if it can fire at all; raises InvalidSchedule, naming the field, if not."""
+    check_name("name", schedule.name)
+    if len(schedule.name) > _LONGEST_NAME:
+        raise InvalidSchedule(
+            "name", f"name {schedule.name!r} has {len(schedule.name)} characters; use at most {_LONGEST_NAME}"
+        )
+    recurrence_of(schedule)
+    submission = schedule.submission
+    for field in ("run_at", "delay", "idempotency_key"):
+        if getattr(submission, field) is not None:
+            raise InvalidSchedule(
+                field, f"{field} cannot be said of a schedule's task, it is due when the schedule fires; leave it out"
+            )
+    if not 1 <= schedule.missed_cap <= MOST_MISSED:
+        raise InvalidSchedule(
+            "missed_cap", f"missed_cap {schedule.missed_cap} is out of range; use 1 to {MOST_MISSED:,}"
+        )
+    if not 0 <= schedule.jitter <= MOST_JITTER:
+        raise InvalidSchedule(
+            "jitter", f"jitter {schedule.jitter / SECOND:g} s is out of range; use 0 to {MOST_JITTER // SECOND:,}"
+        )
+    for field, at in (("start", schedule.start), ("end", schedule.end)):
+        if at is not None and not 0 <= at <= LATEST:
+            raise InvalidSchedule(field, f"{field} {at} µs is out of range; use a moment of the years 1970 to 2255")
+    if schedule.start is not None and schedule.end is not None and schedule.end < schedule.start:
+        raise InvalidSchedule("end", "the end is before the start, so it would never fire; choose a later end")
+    return schedule
+
+
+def recurrence_of(schedule: Schedule) -> Recurrence:
+    """When a schedule recurs, regardless of its start and end."""
+    return parse(schedule.cron, schedule.timezone, schedule.start or 0)
+
+
+def next_time(schedule: Schedule, after: Instant) -> Instant | None:
+    """The first fire time beyond an instant."""
+    begin = after if schedule.start is None else max(after, schedule.start - 1)
+    following = recurrence_of(schedule).next_after(begin)
+    if following is None or (schedule.end is not None and following > schedule.end):
+        return None
+    return following
+
+
+def upcoming(schedule: Schedule, after: Instant) -> Iterator[Instant]:
+    """All fire times beyond an instant."""
+    following = next_time(schedule, after)
+    while following is not None:
+        yield following
+        following = next_time(schedule, following)
+
+
+def moment_of(schedule: Schedule, at: Instant) -> Instant:
+    """When a fire time is submitted: it, and its jitter, which follows from the schedule's name and the time."""
+    if not schedule.jitter:
+        return at
+    digest = hashlib.blake2b(f"{schedule.name} {at}".encode(), digest_size=8).digest()
+    return at + int.from_bytes(digest) % (schedule.jitter + 1)
+
+
+def fires(schedule: Schedule, status: ScheduleStatus, now: Instant, *, busy: bool = False) -> Decision:
+    """Which fire times to submit at this moment; busy says that the task before has not ended.
+
+    Each fire time is decided for once, submitted or not: the next decision begins at `next_at`.
+    """
+    if status.paused or status.next_at is None:
+        return Decision((), status.next_at)
+    enough = schedule.missed_cap if schedule.missed is Missed.RUN_ALL else 1
+    due, next_at = _due(schedule, status.next_at, now, enough)
+    on_time = [at for at in due if now - moment_of(schedule, at) <= ON_TIME]
+    match schedule.missed:
+        case Missed.SKIP:
+            chosen = on_time
+        case Missed.RUN_ONCE:
+            chosen = on_time or due[-1:]
+        case Missed.RUN_ALL:
+            chosen = due[-max(enough, len(on_time)) :]
+        case _:
+            assert_never(schedule.missed)
+    match schedule.overlap:
+        case Overlap.ALLOW:
+            pass
+        case Overlap.SKIP:
+            chosen = [] if busy else chosen[-1:]
+        case Overlap.REPLACE:
+            # Those before the last would be cancelled as soon as they are there.
+            chosen = chosen[-1:]
+        case _:
+            assert_never(schedule.overlap)
+    return Decision(tuple(chosen), next_at)
+
+
+def decided(
+    schedule: Schedule,
+    status: ScheduleStatus,
+    decision: Decision,
+    ids: Sequence[TaskId],
+    now: Instant,
+    *,
+    busy: bool = False,
+) -> ScheduleStatus:
+    """How a schedule stands once its decision is taken, with an id for each task that is to be submitted."""
+    status = replace(status, next_at=decision.next_at)
+    if not decision.times:
+        return status
+    replaces = status.last_task if busy and schedule.overlap is Overlap.REPLACE else None
+    pending = [
+        Fire(at=at, task=task, since=now, replaces=replaces) for at, task in zip(decision.times, ids, strict=True)
+    ]
+    return replace(with_pending(status, pending), last_at=decision.times[-1])
+
+
+def with_pending(status: ScheduleStatus, fires: Sequence[Fire]) -> ScheduleStatus:
+    """How a schedule stands with more tasks to submit."""
+    return replace(
+        status,
+        last_task=fires[-1].task,
+        fired=status.fired + len(fires),
+        pending=(*status.pending, *fires),
+        failure=None,
+    )
+
+
+def _due(schedule: Schedule, first: Instant, now: Instant, enough: int) -> tuple[list[Instant], Instant | None]:
+    """The latest fire times whose moment has come, at least so many if there are, and the one after.
+
+    A schedule that recurs every second and stood still for a month has millions: only the latest are looked for.
+    """
+    window = ON_TIME
+    while True:
+        begin = max(first, now - schedule.jitter - window)
+        times = itertools.chain([first], upcoming(schedule, first)) if begin == first else upcoming(schedule, begin - 1)
+        due: list[Instant] = []
+        next_at: Instant | None = None
+        for at in times:
+            if moment_of(schedule, at) > now:
+                next_at = at
+                break
+            due.append(at)
+        if begin == first or len(due) >= enough:
+            return due, next_at
+        window *= _WIDER
