@@ -14,6 +14,7 @@ from fairlead.testing.clauses.adding import AddingClauses
 from fairlead.testing.clauses.bounds import BoundClauses
 from fairlead.testing.clauses.changing import ChangingClauses
 from fairlead.testing.clauses.claiming import ClaimingClauses
+from fairlead.testing.clauses.feeding import FeedClauses
 from fairlead.testing.clauses.finding import FindingClauses
 from fairlead.testing.clauses.heartbeats import HeartbeatClauses
 from fairlead.testing.clauses.keys import KeyClauses
@@ -60,6 +61,7 @@ class TestSqliteBlocking(
     FindingClauses,
     ListingClauses,
     RecordClauses,
+    FeedClauses,
 ):
     """All but the waiting: a call that blocks would keep its event loop from the one that wakes it."""
 

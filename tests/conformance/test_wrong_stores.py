@@ -20,7 +20,7 @@ from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.openings import Opening
 from fairlead.testing.races import RaceContract
-from tests.conformance import wrong_adding, wrong_claiming, wrong_holding, wrong_reading
+from tests.conformance import wrong_adding, wrong_claiming, wrong_feeding, wrong_holding, wrong_reading
 from tests.conformance.wrong_store import WrongStore
 from tests.conformance.wrong_stores import WRONG_STORES
 
@@ -49,6 +49,8 @@ PLAIN_MISTAKES = [
     wrong_reading.MissesAPageBoundary,
     wrong_reading.TalliesKnownTasks,
     wrong_reading.PutsWhateverIsExpected,
+    wrong_feeding.PublishesTheLastFirst,
+    wrong_feeding.ReadsTheNewest,
 ]
 """What random calls, one after the other, must come upon; other mistakes need more luck, larger tasks or a race."""
 
@@ -137,6 +139,10 @@ def test_a_store_that_loses_track_of_leases_is_rejected_by_the_lease_machines(wr
             RaceContract.test_racing_workers_sweepers_and_cancellers_lose_nothing,
         ),
         (wrong_reading.ChecksBeforeItPuts, RaceContract.test_racing_puts_lose_no_update),
+        (
+            wrong_feeding.NumbersBeforeItCommits,
+            RaceContract.test_a_reader_of_the_feed_misses_nothing_of_racing_publishers,
+        ),
     ],
     ids=lambda value: value.__name__,
 )

@@ -94,6 +94,15 @@ class TakesNoTypesForAllTypes(ChoosingStore):
         return super()._admits(replace(claim, types=claim.types or None), task)
 
 
+class IgnoresExcludedTypes(ChoosingStore):
+    """Gives out tasks of a type that is paused."""
+
+    breaks = "C1"
+
+    def _admits(self, claim: Claim, task: Task) -> bool:
+        return super()._admits(replace(claim, excluded_types=frozenset()), task)
+
+
 class ExceedsTheLimit(ChoosingStore):
     """Takes one more than it may."""
 

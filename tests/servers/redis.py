@@ -65,6 +65,12 @@ class RedisServer:
         self._asking = threading.Lock()
         self._link: socket.socket | None = None
 
+    @property
+    def pid(self) -> int:
+        """The process of a server that runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> RedisServer:
         """Start the server, and wait until it answers."""
         command = [str(self._binary)]

@@ -20,14 +20,17 @@ from msgspec import Struct
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import Lane, State, Status, Task
+from fairlead.core.task import QUEUED, WAITING, Lane, State, Status, Task
 from fairlead.storage.merge import Head, merge
+from fairlead.storage.positions import number_at, position_of
 from fairlead.storage.steps import claimed, extended, judged, pulse
 from fairlead.storage.values import (
+    APPLIED,
     Added,
     Beat,
     Change,
     Claim,
+    FeedEntry,
     Filter,
     Full,
     KeyHeld,
@@ -130,6 +133,8 @@ class MemoryStore:
         self._waiting: Counter[str] = Counter()
         self._alarms = Heap(self._alarm_is_live)
         self._records: dict[tuple[str, str], Record] = {}
+        self._feed: deque[tuple[int, bytes]] = deque()
+        self._feed_end = 0
         self._waiters: deque[_Waiter] = deque()
         self._rings: Counter[str] = Counter()
 
@@ -207,6 +212,27 @@ class MemoryStore:
         with self._lock:
             return [record for (record_kind, _), record in sorted(self._records.items()) if record_kind == kind]
 
+    async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
+        with self._lock:
+            for value in values:
+                self._feed_end = max(self._feed_end + 1, now)
+                self._feed.append((self._feed_end, value))
+            while len(self._feed) > keep:
+                self._feed.popleft()
+
+    async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:
+        with self._lock:
+            number = number_at(after)
+            if number > self._feed_end:
+                number = -1
+            beyond = itertools.takewhile(lambda entry: entry[0] > number, reversed(self._feed))
+            found = [FeedEntry(position_of(at), value) for at, value in beyond]
+        return found[::-1][: max(limit, 0)]
+
+    async def feed_end(self) -> str:
+        with self._lock:
+            return position_of(self._feed_end)
+
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         with self._lock:
             for queue in queues:
@@ -266,7 +292,7 @@ class MemoryStore:
     def _apply(self, change: Change) -> Verdict:
         task = self._tasks.get(change.id)
         verdict = judged(change, None if task is None else task.status)
-        if task is not None and verdict is Verdict.APPLIED:
+        if task is not None and verdict is APPLIED:
             if change.status is None:
                 self._remove(task)
             else:
@@ -298,9 +324,9 @@ class MemoryStore:
         if line is None:
             line = lines[lane] = _Line(lambda head: self._ready_is_live(lane, head))
         line.counts[status.state] += 1
-        if status.state is State.QUEUED:
+        if status.state is QUEUED:
             line.ready.push((status.ready_at, task.id))
-        if status.state.waiting:
+        if status.state in WAITING:
             self._waiting[lane.queue] += 1
         if status.alarm is not None:
             self._alarms.push((status.alarm, task.id))
@@ -310,9 +336,9 @@ class MemoryStore:
         lines = self._queues[lane.queue]
         line = lines[lane]
         line.counts[status.state] -= 1
-        if status.state is State.QUEUED:
+        if status.state is QUEUED:
             line.ready.stale()
-        if status.state.waiting:
+        if status.state in WAITING:
             self._waiting[lane.queue] -= 1
         if status.alarm is not None:
             self._alarms.stale()
@@ -327,7 +353,7 @@ class MemoryStore:
         task = self._tasks.get(head[1])
         return (
             task is not None
-            and task.status.state is State.QUEUED
+            and task.status.state is QUEUED
             and task.status.ready_at == head[0]
             and task.status.priority == lane.priority
         )
@@ -355,7 +381,7 @@ class MemoryStore:
     def _ring(self, tasks: Sequence[Task]) -> None:
         """Wake as many waiters as there are new ready tasks, or leave a ring for those about to wait."""
         for task in tasks:
-            if task.state is not State.QUEUED:
+            if task.status.state is not QUEUED:
                 continue
             queue = task.spec.queue
             while waiter := next((waiter for waiter in self._waiters if queue in waiter.queues), None):

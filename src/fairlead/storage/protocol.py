@@ -17,7 +17,7 @@ Adding
 
 Claiming
     C1  A claim takes queued tasks only, from the queues named, whose `requires` the capabilities cover and whose type
-        is among `types` if given; never more than `limit`.
+        is among `types` if given and not among `excluded_types`; never more than `limit`.
     C2  Best first: as `fairlead.core.order.serve` would choose, across all queues named.
     C3  A claimed task is executing, version and attempts one higher, `started_at` = now, its lease has the claim's
         token and worker and ends at `Claim.lease_end`, and its alarm is that end. All else is unchanged.
@@ -50,6 +50,16 @@ Records
     R1  `put` stores a record if the stored version is `expected` (0: no such record; None: whatever it is) and answers
         its new version, or None when it is not. `drop` removes likewise. `scan` gives all records of a kind by name.
 
+Feed
+    E1  `publish` puts values, in their order, behind all that were published before. `feed` gives the entries beyond
+        the position `after`, or all that are kept if that is None, oldest first, byte for byte, at most `limit`.
+    E2  Positions are strings that sort as the entries do. Who goes from one to the next misses nothing that is kept,
+        whatever is published meanwhile by whomever: no entry ever appears before one that could be read.
+    E3  The last `keep` entries are kept, and never many more, at most about twice as many. Publishing nothing trims the
+        feed to `keep`.
+    E4  A position whose entry is no longer kept, or that is none of this feed, is before all that are kept.
+    E5  `feed_end` gives a position beyond which are the entries published from now on, and none from before.
+
 Waiting
     W1  `wait` returns when a task may have become ready in one of the queues, or after `timeout` seconds. It is a hint:
         it may return early or late, never not at all. One task added to many waiters need wake only one.
@@ -63,7 +73,7 @@ from typing import Protocol, runtime_checkable
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
-from fairlead.storage.values import Beat, Change, Claim, Filter, Pulse, Receipt, Record, Tally, Verdict
+from fairlead.storage.values import Beat, Change, Claim, FeedEntry, Filter, Pulse, Receipt, Record, Tally, Verdict
 
 
 class Store(Protocol):
@@ -115,6 +125,18 @@ class Store(Protocol):
         """All records of a kind, by name."""
         ...
 
+    async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
+        """Put values into the feed, which all processes share. It is a view: a crash may lose what was put in last."""
+        ...
+
+    async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:
+        """The entries of the feed beyond a position."""
+        ...
+
+    async def feed_end(self) -> str:
+        """The position from which on to read what will be published."""
+        ...
+
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         """Sleep until there may be work."""
         ...
@@ -134,4 +156,15 @@ class Upkept(Protocol):
 
     async def upkeep(self) -> None:
         """Do them until cancelled; a store that fails is tried again, not raised about."""
+        ...
+
+
+@runtime_checkable
+class Lagging(Protocol):
+    """A store whose listings and tally may lag behind its tasks, or not know all of them."""
+
+    async def find_current(
+        self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
+    ) -> list[Task]:
+        """One page of a listing that does not lag; it costs more."""
         ...

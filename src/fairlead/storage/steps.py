@@ -6,13 +6,11 @@ that does these steps in Lua or SQL says the same there.
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from msgspec.structs import replace
 
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import Lease, State, Status
-from fairlead.storage.values import Beat, Change, Claim, Guard, Held, Pulse, Seen, Verdict
+from fairlead.core.task import EXECUTING, Lease, Status
+from fairlead.storage.values import APPLIED, Beat, Change, Claim, Guard, Held, Pulse, Verdict
 
 
 def claimed(status: Status, claim: Claim) -> Status:
@@ -20,7 +18,7 @@ def claimed(status: Status, claim: Claim) -> Status:
     end = claim.lease_end(status.timeout)
     return replace(
         status,
-        state=State.EXECUTING,
+        state=EXECUTING,
         version=status.version + 1,
         attempts=status.attempts + 1,
         started_at=claim.now,
@@ -57,17 +55,14 @@ def judged(change: Change, status: Status | None) -> Verdict:
     if status is None:
         return Verdict.MISSING
     if _holds(change.guard, status):
-        return Verdict.APPLIED
+        return APPLIED
     if isinstance(change.guard, Held) and change.status is not None and change.status.settled is not None:
         return Verdict.REPEATED if change.status.settled == status.settled else Verdict.STALE
     return Verdict.STALE
 
 
 def _holds(guard: Guard, status: Status) -> bool:
-    match guard:
-        case Held(version, token):
-            return status.version == version and status.lease is not None and status.lease.token == token
-        case Seen(version, beats):
-            return status.version == version and status.beats == beats
-        case _:
-            assert_never(guard)
+    if isinstance(guard, Held):
+        lease = status.lease
+        return status.version == guard.version and lease is not None and lease.token == guard.token
+    return status.version == guard.version and status.beats == guard.beats

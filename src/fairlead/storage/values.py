@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -60,10 +60,14 @@ class Claim(Struct, frozen=True, kw_only=True):
     capabilities: frozenset[str] = frozenset()
     types: frozenset[str] | None = None
     """The task types the worker can run; None for any."""
+    excluded_types: frozenset[str] = frozenset()
+    """Task types that are not to be taken for now, whatever the worker can run."""
 
     def admits(self, lane: Lane) -> bool:
         """Whether the worker may take tasks of this lane, given that it serves the lane's queue."""
         if self.types is not None and lane.type not in self.types:
+            return False
+        if lane.type in self.excluded_types:
             return False
         return self.capabilities.issuperset(lane.requires)
 
@@ -126,6 +130,10 @@ class Verdict(enum.StrEnum):
     """There is no such task."""
 
 
+APPLIED: Final = Verdict.APPLIED
+"""A name for code that every task passes through, as in `fairlead.core.task`."""
+
+
 class Filter(Struct, frozen=True, kw_only=True):
     """Which tasks to list; an empty field asks for nothing in particular."""
 
@@ -179,3 +187,10 @@ class Record(Struct, frozen=True, kw_only=True):
     name: str
     value: bytes
     version: int
+
+
+class FeedEntry(Struct, frozen=True, gc=False):
+    """A small value in the feed, and where it is there."""
+
+    position: str
+    value: bytes

@@ -161,6 +161,7 @@ def a_claim(
     grace: Span = GRACE,
     capabilities: Collection[str] = (),
     types: Collection[str] | None = None,
+    excluded_types: Collection[str] = (),
     policy: Policy | None = None,
 ) -> Claim:
     """A worker's wish for tasks of the default queue, in strict order, unless told otherwise."""
@@ -175,6 +176,7 @@ def a_claim(
         limit=limit,
         capabilities=frozenset(capabilities),
         types=None if types is None else frozenset(types),
+        excluded_types=frozenset(excluded_types),
     )
 
 

@@ -18,6 +18,7 @@ from fairlead.testing.clauses.adding import AddingClauses
 from fairlead.testing.clauses.bounds import BoundClauses
 from fairlead.testing.clauses.changing import ChangingClauses
 from fairlead.testing.clauses.claiming import ClaimingClauses
+from fairlead.testing.clauses.feeding import FeedClauses
 from fairlead.testing.clauses.finding import FindingClauses
 from fairlead.testing.clauses.heartbeats import HeartbeatClauses
 from fairlead.testing.clauses.keys import KeyClauses
@@ -41,6 +42,7 @@ class StoreContract(
     FindingClauses,
     ListingClauses,
     RecordClauses,
+    FeedClauses,
     WaitingClauses,
 ):
     """Every clause that can be held against a store within one process."""

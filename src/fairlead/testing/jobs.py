@@ -112,6 +112,27 @@ async def count_up(store: Store, number: int, times: int) -> int:
     return beaten
 
 
+async def feed_and_follow(store: Store, number: int, members: int, count: int) -> list[bytes]:
+    """Publish so many values, some by one and some together; the first member reads what all others publish."""
+    if number > 0:
+        for at in range(0, count, 5):
+            values = [b"%d %d" % (number, each) for each in range(at, at + 5)]
+            await store.publish(values[:1], now=NOW, keep=10_000)
+            await store.publish(values[1:], now=NOW, keep=10_000)
+        await store.put("done", str(number), b"")
+        return []
+    read: list[bytes] = []
+    position, done, deadline = None, False, time.monotonic() + PATIENCE
+    while True:
+        entries = await store.feed(position, 7)
+        read += [entry.value for entry in entries]
+        position = entries[-1].position if entries else position
+        if done and not entries:
+            return read
+        assert time.monotonic() < deadline, f"the publishers are not done after {PATIENCE:g} s"
+        done = len(await store.scan("done")) == members - 1
+
+
 async def sweep_the_same(store: Store, number: int, now: Instant) -> list[Accepted]:
     """Look at all alarms at once, then act on each."""
     tasks = _shuffled(number, await store.due(now, 1_000))

@@ -89,6 +89,8 @@ class SideBySide(RuleBasedStateMachine):
         """Tasks as claims gave them: what their workers know."""
         self._changes: list[Change] = []
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
+        self._places: tuple[str | None, str | None] = (None, None)
+        """How far each store's feed was read."""
 
     def teardown(self) -> None:
         try:
@@ -172,6 +174,17 @@ class SideBySide(RuleBasedStateMachine):
             self._put(kind, name, value, mine, reference)
         for each in _NAMES:
             self._compare_records(each)
+
+    @rule(values=st.lists(st.binary(max_size=3), max_size=4), limit=st.integers(1, 5))
+    def publish(self, values: list[bytes], limit: int) -> None:
+        if values:
+            self._both(lambda store: store.publish(values, now=self._now, keep=10_000))
+        # Positions are each store's own, so each is followed by itself.
+        mine = self._run(self._store.feed(self._places[0], limit))
+        model = self._run(self._memory.feed(self._places[1], limit))
+        assert [entry.value for entry in mine] == [entry.value for entry in model]
+        if model:
+            self._places = (mine[-1].position, model[-1].position)
 
     @invariant()
     def both_hold_the_same(self) -> None:

@@ -34,6 +34,7 @@ from fairlead.testing.jobs import (
     add_with_keys,
     claim_until_empty,
     count_up,
+    feed_and_follow,
     holders,
     live,
     sweep_the_same,
@@ -124,6 +125,11 @@ class RaceContract:
         crew.do(count_up, 15)
         (record,) = alone(crew, lambda store: store.scan("counter"))
         assert int(record.value) == 15 * crew.size
+
+    def test_a_reader_of_the_feed_misses_nothing_of_racing_publishers(self, crew: Crew) -> None:
+        """E2."""
+        read, *_ = crew.do(feed_and_follow, crew.size, 60)
+        assert sorted(read) == sorted(b"%d %d" % (number, at) for number in range(1, crew.size) for at in range(60))
 
 
 def alone(crew: Crew, step: Callable[[Store], Coroutine[Any, Any, Result]]) -> Result:

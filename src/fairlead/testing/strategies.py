@@ -23,6 +23,7 @@ from fairlead.core.events import (
     Failed,
     HandedBack,
     Outcome,
+    Purged,
     Replayed,
     TimedOut,
 )
@@ -123,6 +124,7 @@ def claims(draw: DrawFn, now: Instant, limit: int, orders: SearchStrategy[tuple[
         limit=limit,
         capabilities=draw(st.just(frozenset(CAPABILITIES)) | capabilities),
         types=draw(st.none() | st.none() | st.frozensets(types)),
+        excluded_types=draw(st.just(frozenset[str]()) | st.frozensets(types, max_size=2)),
     )
 
 
@@ -209,6 +211,7 @@ _requests: Final[dict[str, SearchStrategy[Event]]] = {
     AlarmRang.name: st.just(AlarmRang()),
     Replayed.name: st.builds(Replayed, reset_retries=st.booleans(), priority=st.none() | priorities),
     Discarded.name: st.just(Discarded()),
+    Purged.name: st.just(Purged()),
 }
 
 

@@ -52,7 +52,7 @@ def url(shared_url: str) -> str:
 def empty(url: str) -> None:
     database = parse_journal(url).database
     with psycopg.connect(database.conninfo, autocommit=True) as connection:
-        for table in ("task", "status"):
+        for table in ("task", "status", "record"):
             connection.execute(f'DELETE FROM "{database.schema}".{table}'.encode())
         connection.execute(f"UPDATE \"{database.schema}\".duty SET until = 0, at = 0, id = '{'0' * 32}'::uuid".encode())
 

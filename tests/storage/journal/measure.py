@@ -131,7 +131,8 @@ async def measure(rows: int) -> None:
             count = min(rows, 50_000)
             await rates(store, count)
             redis.ask("FLUSHALL")
-            store.hot._registered.clear()  # type: ignore[attr-defined]
+            await store.close()
+            store = JournalStore(await open_noting_redis(redis.url()), Journal(parse_journal(url)))
             began = time.perf_counter()
             done = await Rebuilding(store.hot, store.journal, now=NOW).run()
             print(f"rebuild: {done} {done.put_back / (time.perf_counter() - began):,.0f}/s")

@@ -35,7 +35,7 @@ def test_an_emptied_redis_is_rebuilt(redis: RedisServer, places: list[str], caps
     assert capsys.readouterr().out == "0 tasks are back; 2 were there already\n"
     assert run(["stats", "--json", *places]) == OK
     stats = json.loads(capsys.readouterr().out)
-    assert stats["queues"]["default"]["priorities"]["high"]["depth"] == 1
+    assert stats["by_queue"]["default"]["priorities"]["high"]["depth"] == 1
     assert (stats["states"]["scheduled"], stats["journal_behind"]) == (1, 0)
 
 

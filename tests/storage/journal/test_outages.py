@@ -112,3 +112,24 @@ async def test_upkeep_goes_on_after_an_outage(own_server: PostgresServer, own_ur
     upkeep.cancel()
     await asyncio.gather(upkeep, return_exceptions=True)
     await store.close()
+
+
+async def test_only_passing_records_can_be_had_while_the_journal_is_out_of_reach(
+    own_server: PostgresServer, own_url: str
+) -> None:
+    """An old copy of a schedule would be worse than none: its tasks could be submitted twice."""
+    store = JournalStore(NotingMemoryStore(), Journal(parse_journal(own_url)))
+    await store.put("schedule", "nightly", b"0 3 * * *")
+    assert len(await store.scan("schedule")) == 1
+    own_server.halt()
+    try:
+        assert await store.put("worker", "anna", b"here") == 1
+        with pytest.raises(StoreUnavailable, match="the journal at"):
+            await store.put("schedule", "nightly", b"never")
+        with pytest.raises(StoreUnavailable, match="the journal at"):
+            await store.scan("schedule")
+    finally:
+        own_server.launch()
+    assert await store.put("schedule", "nightly", b"0 4 * * *", expected=1) == 2
+    assert [record.value for record in await store.scan("schedule")] == [b"0 4 * * *"]
+    await store.close()

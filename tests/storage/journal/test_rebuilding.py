@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import asyncio
 
-import psycopg
 import pytest
 from msgspec.structs import replace
 
-from fairlead.core.errors import FairleadError
 from fairlead.core.events import Completed, Failed
-from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, SECOND
-from fairlead.core.submission import Submission
-from fairlead.core.task import Priority, State, Task
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.storage.journal.address import JournalAddress
+from fairlead.core.task import Priority, State
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.journal import Journal
 from fairlead.storage.journal.memory import NotingMemoryStore
 from fairlead.storage.journal.rebuilding import Rebuilding, Rebuilt
-from fairlead.storage.journal.store import JournalStore
-from fairlead.storage.postgres.rows import CODES
-from fairlead.storage.redis.noting import open_noting_redis
 from fairlead.storage.values import Change, KeyHeld, Verdict
 from fairlead.testing.builders import NOW, a_claim, a_failure, a_settle, a_task, seen, some_tasks
 from fairlead.testing.steps import add, claim_one, ids, settle
-from tests.servers.redis import RedisServer
 from tests.storage.journal.current import CurrentStore
-from tests.storage.journal.waiting import until
 
 LATER = NOW + 60 * SECOND
 
@@ -153,53 +142,3 @@ class TestRebuild:
         verdicts, _ = await asyncio.gather(over.apply([change]), rebuild(empty, journal))
         assert verdicts == [Verdict.APPLIED]
         assert await over.claim(a_claim()) == []
-
-
-@pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.soak)])
-async def test_everything_completes_though_redis_is_emptied_in_the_middle(
-    count: int, redis: RedisServer, prefix: str, address: JournalAddress
-) -> None:
-    store = JournalStore(await open_noting_redis(redis.url(prefix=prefix)), Journal(address))
-    engine = Engine(store)
-    try:
-        await engine.follow_clock()
-        submitted: list[Task] = []
-        for first in range(0, count, 500):
-            answers = await engine.submit_many([Submission(type="work") for _ in range(min(500, count - first))])
-            submitted += [answer.task for answer in answers if not isinstance(answer, FairleadError)]
-        assert len(submitted) == count
-        upkeep = asyncio.create_task(store.upkeep())
-        workers = [asyncio.create_task(_work(engine, f"worker-{number}")) for number in range(4)]
-        try:
-            await until(lambda: _has_completed(store, count // 3))
-            redis.ask("FLUSHALL")
-            now = await store.time() or 0
-            await Rebuilding(store.hot, store.journal, now=now).run()
-            await until(lambda: _has_completed(store, count))
-        finally:
-            for task in (upkeep, *workers):
-                task.cancel()
-            await asyncio.gather(upkeep, *workers, return_exceptions=True)
-        tasks = await store.journal.get(ids(submitted))
-        assert {task.state for task in tasks.values()} == {State.COMPLETED}
-        assert len(tasks) == count
-        assert await store.behind() == 0
-    finally:
-        await store.close()
-
-
-async def _work(engine: Engine, name: str) -> None:
-    while True:
-        tasks = await engine.claim(WorkerId(name), ["default"], limit=20)
-        await asyncio.sleep(0.005)
-        if tasks:
-            await engine.settle([Settlement(task, Completed(b"1")) for task in tasks])
-
-
-async def _has_completed(store: JournalStore, least: int) -> bool:
-    """Whether so many are completed, as the journal knows it."""
-    database = store.journal.address.database
-    async with await psycopg.AsyncConnection.connect(database.conninfo) as connection:
-        count = f'SELECT count(*) FROM "{database.schema}".status WHERE state = {CODES[State.COMPLETED]}'
-        row = await (await connection.execute(count.encode())).fetchone()
-        return row is not None and int(row[0]) >= least

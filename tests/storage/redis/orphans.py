@@ -24,7 +24,8 @@ def assert_no_orphans(servers: Iterable[RedisServer], prefix: str) -> None:
             _check_slot(server, base, {key[len(base) :] for key in found if key.startswith(base)})
         others = {key for key in found if key.startswith(f"{{{prefix}}}".encode())}
         for key in others:
-            assert key.endswith(b"}slots") or b"}r" in key, f"{key!r} is no key of ours"
+            assert key.endswith((b"}slots", b"}feed")) or b"}r" in key, f"{key!r} is no key of ours"
+            assert not key.endswith(b"}feed") or server.ask("TTL", key) > 0, "the feed never expires"
         # The server is shared, and looking through all keys takes longer the more there are.
         for key in found:
             server.ask("UNLINK", key)

@@ -9,6 +9,12 @@ from pathlib import Path
 
 from fairlead.core.task import State
 
+_STANDING = """
+    SELECT task.number, task.id, coalesce(status.lane, task.lane) AS lane, coalesce(status.state, 'queued') AS state
+    FROM task LEFT JOIN status ON status.number = task.number
+"""
+"""Every task: one without a status stands as it was added, which is queued."""
+
 
 def survey(path: Path) -> Counter[str]:
     """Hold the file to what must always be true of it; how many tasks are in each state."""
@@ -16,10 +22,13 @@ def survey(path: Path) -> Counter[str]:
         connection.execute("BEGIN")
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert _lane_counts(connection) == _real_counts(connection)
-        assert _numbers(connection, "status") == _numbers(connection, "task")
-        keys_of_no_task = "SELECT count(*) FROM key WHERE id NOT IN (SELECT id FROM status)"
-        assert connection.execute(keys_of_no_task).fetchone() == (0,)
-        return Counter(dict(connection.execute("SELECT state, count(*) FROM status GROUP BY state")))
+        assert _ready(connection) == _queued(connection)
+        for rest in (
+            "SELECT count(*) FROM key WHERE id NOT IN (SELECT id FROM task)",
+            "SELECT count(*) FROM status WHERE (number, id) NOT IN (SELECT number, id FROM task)",
+        ):
+            assert connection.execute(rest).fetchone() == (0,)
+        return Counter(dict(connection.execute(f"SELECT state, count(*) FROM ({_STANDING}) GROUP BY state")))
 
 
 def completed(connection: sqlite3.Connection) -> int:
@@ -45,9 +54,14 @@ def _lane_counts(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
 
 
 def _real_counts(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
-    rows = connection.execute("SELECT lane, state, count(*) FROM status GROUP BY lane, state")
+    rows = connection.execute(f"SELECT lane, state, count(*) FROM ({_STANDING}) GROUP BY lane, state")
     return {(lane, state): tasks for lane, state, tasks in rows}
 
 
-def _numbers(connection: sqlite3.Connection, table: str) -> list[int]:
-    return [number for (number,) in connection.execute(f"SELECT number FROM {table} ORDER BY number")]
+def _ready(connection: sqlite3.Connection) -> list[tuple[int, str, int]]:
+    return connection.execute("SELECT number, id, lane FROM ready ORDER BY number").fetchall()
+
+
+def _queued(connection: sqlite3.Connection) -> list[tuple[int, str, int]]:
+    queued = f"SELECT number, id, lane FROM ({_STANDING}) WHERE state = 'queued' ORDER BY number"
+    return connection.execute(queued).fetchall()

@@ -70,7 +70,7 @@ async def test_a_lone_call_is_committed_at_once(store: SqliteStore) -> None:
 
 async def test_a_faulty_call_does_not_fail_its_neighbours(store: SqliteStore, path: Path) -> None:
     def fault(connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM status")
+        connection.execute("DELETE FROM task")
         raise ValueError("a faulty call")
 
     def wrong(connection: sqlite3.Connection) -> None:

@@ -14,18 +14,20 @@ import pytest
 
 from fairlead.core.errors import InvalidSettings, StoreMismatch, StoreUnavailable
 from fairlead.storage.opening import open_store
-from fairlead.storage.sqlite.database import connect
+from fairlead.storage.sqlite.database import _migrations, connect
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.testing.builders import a_task, some_tasks
 from fairlead.testing.steps import add, contents, read
 from tests.storage.sqlite.processes import spawning
 from tests.storage.sqlite.surveying import survey
 
+NEWEST = len(_migrations())
+
 
 async def test_a_new_file_has_the_newest_version_and_full_durability(path: Path) -> None:
     await SqliteStore(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT version FROM migration").fetchall() == [(1,)]
+        assert connection.execute("SELECT max(version) FROM migration").fetchone() == (NEWEST,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     with closing(connect(path, synchronous="FULL")) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
@@ -56,7 +58,7 @@ def test_processes_that_open_a_new_file_at_the_same_moment_all_succeed(tmp_path:
     paths = [tmp_path / f"{number}.db" for number in range(15)]
     with spawning(4) as processes:
         for versions in processes.map(open_each, [paths] * 4):
-            assert versions == [1] * 15
+            assert versions == [NEWEST] * 15
     for path in paths:
         survey(path)
 
@@ -88,7 +90,7 @@ def test_someone_else_may_open_a_new_file_between_any_two_statements_of_an_openi
             return cursor
 
     monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Interrupted))
-    assert open_and_close(path) == 1
+    assert open_and_close(path) == NEWEST
     survey(path)
 
 
@@ -122,7 +124,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(path: Path, tex
 
 def test_an_empty_file_becomes_a_store(path: Path) -> None:
     path.touch()
-    assert open_and_close(path) == 1
+    assert open_and_close(path) == NEWEST
 
 
 async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
@@ -132,7 +134,7 @@ async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("INSERT INTO migration VALUES (99)")
         connection.commit()
-    with pytest.raises(StoreMismatch, match="schema version 99 and this fairlead knows 1; upgrade fairlead"):
+    with pytest.raises(StoreMismatch, match=f"schema version 99 and this fairlead knows {NEWEST}; upgrade fairlead"):
         SqliteStore(path)
     assert survey(path) == {"queued": 3}
 

@@ -81,12 +81,12 @@ async def test_a_reader_that_stays_for_long_makes_the_log_grow_only_as_long_as_i
     await add(store, first)
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
-        assert reader.execute("SELECT count(*) FROM status").fetchone() == (1,)
+        assert reader.execute("SELECT count(*) FROM task").fetchone() == (1,)
         for _ in range(20):
             await add(store, *(a_task(parameters=b'{"text":"' + b"x" * 5_000 + b'"}') for _ in range(100)))
         grown = log_size(path)
         assert grown > 8 * _MEGABYTE
-        assert reader.execute("SELECT count(*) FROM status").fetchone() == (1,)
+        assert reader.execute("SELECT count(*) FROM task").fetchone() == (1,)
     for _ in range(20):
         await add(store, *(a_task(parameters=b'{"text":"' + b"x" * 5_000 + b'"}') for _ in range(100)))
     # The file keeps its size and is written again from its start, up to a limit at which it is cut.

@@ -24,9 +24,11 @@ from fairlead.storage.journal.searching import Search, searching
 from fairlead.storage.journal.statements import Statements
 from fairlead.storage.postgres import arrays, schema
 from fairlead.storage.postgres.connections import AsyncConnections, BlockingConnections, Connections
+from fairlead.storage.postgres.records import Records
 from fairlead.storage.postgres.rows import CODES, STATES, task_id_of
 from fairlead.storage.postgres.sessions import Row, Session
 from fairlead.storage.postgres.statements import Statement
+from fairlead.storage.postgres.statements import Statements as PostgresStatements
 
 PACKAGE: Final = "fairlead.storage.journal"
 _CAST: Final = "convert_from(parameters, 'UTF8')::jsonb"
@@ -126,6 +128,13 @@ class Journal(Rows):
         self._blocking = blocking
         self._ensured = False
         super().__init__(connections, Statements(database.schema), address.hot_retention)
+        self.records = Records(self, PostgresStatements(database.schema))
+        """The records that are kept here, as a PostgreSQL store keeps them."""
+
+    async def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Run a statement, once the schema is there."""
+        await self.ensure()
+        return await self._session.fetch(statement, parameters)
 
     async def ensure(self) -> None:
         """Set up an empty database; raise StoreMismatch unless the schema is the one that this code knows."""
@@ -184,8 +193,7 @@ class Journal(Rows):
         await self._connections.close()
 
     async def _fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Row]:
-        await self.ensure()
-        return await super()._fetch(statement, parameters)
+        return await self.fetch(statement, parameters)
 
     async def _locked(self, kind: str, work: Callable[[Rows], Awaitable[Result]]) -> Result:
         await self.ensure()

@@ -43,7 +43,8 @@ def searching(
     # The side that the order is taken from is the one whose index can be walked; both have the same ids.
     side = "s" if any(condition.startswith("s.") for condition in conditions) or not conditions else "t"
     if after is not None:
-        conditions.append(f"{side}.id {beyond} {_text(after)}::uuid")
+        # Said of both: the planner knows that both ids are equal, but not what is beyond which.
+        conditions += [f"{table}.id {beyond} {_text(after)}::uuid" for table in ("s", "t")]
     text = statements.text(
         "find", side=side, order=order, limit=str(int(limit)), conditions=" AND ".join(conditions) or "true"
     )
@@ -82,9 +83,7 @@ def _of_search(search: Search) -> list[str]:
         conditions.append(f"s.worker = {_text(search.ran_by)}")
     if search.error is not None:
         words = _text(search.error.replace("\0", ""))
-        conditions.append(
-            f"s.error IS NOT NULL AND to_tsvector('simple', s.error) @@ plainto_tsquery('simple', {words})"
-        )
+        conditions.append(f"s.words @@ plainto_tsquery('simple', {words})")
     if search.parameters is not None:
         conditions.append(f"t.parameters @> {_text(search.parameters.decode())}::jsonb")
     if search.ended_from is not None:

@@ -4,6 +4,7 @@
     apply     hot store, which notes it in the same step; the flusher carries notes to the journal
     get       hot store, then journal for what is not there
     find      journal, which is a flush behind
+    records   journal; those of passing interest, hot store. See `records`
     the rest  hot store
 
 A task that is not in the hot store but in the journal has ended and left, or the hot store has lost it. It can still be
@@ -27,6 +28,7 @@ from fairlead.storage.journal.duties import Duties
 from fairlead.storage.journal.journal import Journal, Rows
 from fairlead.storage.journal.outbox import HotStore
 from fairlead.storage.journal.putting import put_back
+from fairlead.storage.journal.records import JournalRecords
 from fairlead.storage.journal.searching import Search
 from fairlead.storage.steps import judged
 from fairlead.storage.values import (
@@ -34,6 +36,7 @@ from fairlead.storage.values import (
     Beat,
     Change,
     Claim,
+    FeedEntry,
     Filter,
     Full,
     Held,
@@ -59,6 +62,7 @@ class JournalStore:
     def __init__(self, hot: HotStore, journal: Journal) -> None:
         self.hot = hot
         self.journal = journal
+        self._records = JournalRecords(hot, journal)
         self._required = journal.address.required
         self._unasked_until = 0.0
 
@@ -128,6 +132,31 @@ class JournalStore:
         fresh = {task.id: task for task in await self.hot.get(executing) if task is not None}
         return [_fresher(task, fresh.get(task.id)) for task in tasks]
 
+    async def find_current(
+        self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
+    ) -> list[Task]:
+        """One page of a listing of both: what the journal has yet to learn, and what only it still has."""
+        found: list[Task] = []
+        while len(found) < limit:
+            pages = [
+                await store.find(matching, limit=limit, newest_first=newest_first, after=after)
+                for store in (self, self.hot)
+            ]
+            journaled, hot = pages
+            known = {task.id: task for task in hot}
+            # What only the journal lists has left the hot store, or has changed there since.
+            doubtful = await self.get([task.id for task in journaled if task.id not in known])
+            known |= {task.id: task for task in doubtful if task is not None and matching.admits(task)}
+            ends = [page[-1].id for page in pages if len(page) == limit]
+            if not ends:
+                found += [known[task_id] for task_id in sorted(known, reverse=newest_first)]
+                break
+            # Beyond the nearer end the other page may have more to come.
+            after = max(ends) if newest_first else min(ends)
+            within = [task_id for task_id in known if (task_id >= after if newest_first else task_id <= after)]
+            found += [known[task_id] for task_id in sorted(within, reverse=newest_first)]
+        return found[: max(limit, 0)]
+
     async def history(self, task_id: TaskId) -> tuple[Entry, ...]:
         """What a task went through: each decision, with the attempt it ended if it ended one."""
         (task,) = await self.get([task_id])
@@ -141,13 +170,22 @@ class JournalStore:
         return replace(await self.hot.tally(), journal_behind=await self.behind())
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
-        return await self.hot.put(kind, name, value, expected=expected)
+        return await self._records.put(kind, name, value, expected=expected)
 
     async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
-        return await self.hot.drop(kind, name, expected=expected)
+        return await self._records.drop(kind, name, expected=expected)
 
     async def scan(self, kind: str) -> list[Record]:
-        return await self.hot.scan(kind)
+        return await self._records.scan(kind)
+
+    async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
+        await self.hot.publish(values, now=now, keep=keep)
+
+    async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:
+        return await self.hot.feed(after, limit)
+
+    async def feed_end(self) -> str:
+        return await self.hot.feed_end()
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await self.hot.wait(queues, timeout)

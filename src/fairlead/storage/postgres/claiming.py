@@ -60,6 +60,7 @@ class Claimer:
                 claim.limit,
                 arrays.texts(sorted(claim.capabilities)),
                 _types(claim),
+                arrays.texts(sorted(claim.excluded_types)),
                 *_lines(claim),
             ),
         )
@@ -75,6 +76,7 @@ class Claimer:
                 arrays.texts([order.queue for order in claim.queues]),
                 arrays.texts(sorted(claim.capabilities)),
                 _types(claim),
+                arrays.texts(sorted(claim.excluded_types)),
             ),
         )
         if not heads:

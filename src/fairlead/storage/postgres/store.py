@@ -19,12 +19,26 @@ from fairlead.storage.postgres.address import Address, parse
 from fairlead.storage.postgres.changing import Changer
 from fairlead.storage.postgres.claiming import Claimer
 from fairlead.storage.postgres.connections import AsyncConnections, BlockingConnections, Connections
+from fairlead.storage.postgres.feeding import Feeder
 from fairlead.storage.postgres.finding import listing
 from fairlead.storage.postgres.listening import AsyncListener, BlockingListener, Listener
+from fairlead.storage.postgres.records import Records
 from fairlead.storage.postgres.rounds import rounds
 from fairlead.storage.postgres.rows import STATES, packed_progress, task_id_of, task_of
 from fairlead.storage.postgres.statements import Statements
-from fairlead.storage.values import Beat, Change, Claim, Filter, LaneTally, Pulse, Receipt, Record, Tally, Verdict
+from fairlead.storage.values import (
+    Beat,
+    Change,
+    Claim,
+    FeedEntry,
+    Filter,
+    LaneTally,
+    Pulse,
+    Receipt,
+    Record,
+    Tally,
+    Verdict,
+)
 
 _FOLD_AFTER: Final = 500
 """Calls that wrote to the tally, after which its rows are folded."""
@@ -55,6 +69,8 @@ class PostgresStore:
         self._adder = Adder(self._connections, self._statements, address)
         self._claimer = Claimer(self._connections, self._statements)
         self._changer = Changer(self._connections, self._statements, address)
+        self._records = Records(self._connections, self._statements)
+        self._feeder = Feeder(self._connections, self._statements)
         self._unfolded = 0
         self._folded_at = time.monotonic()
 
@@ -134,18 +150,22 @@ class PostgresStore:
         return Tally(lanes, rows[0][-1] if rows else None)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
-        if expected:
-            rows = await self._connections.fetch(self._statements["replace"], (kind, name, value, expected))
-        else:
-            rows = await self._connections.fetch(self._statements["put"], (kind, name, value, expected is None))
-        return int(rows[0][0]) if rows else None
+        return await self._records.put(kind, name, value, expected=expected)
 
     async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
-        return bool(await self._connections.fetch(self._statements["drop"], (kind, name, expected)))
+        return await self._records.drop(kind, name, expected=expected)
 
     async def scan(self, kind: str) -> list[Record]:
-        rows = await self._connections.fetch(self._statements["scan"], (kind,))
-        return [Record(kind=kind, name=name, value=value, version=version) for name, value, version in rows]
+        return await self._records.scan(kind)
+
+    async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
+        await self._feeder.publish(values, now, keep)
+
+    async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:
+        return await self._feeder.feed(after, limit)
+
+    async def feed_end(self) -> str:
+        return await self._feeder.end()
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await self._listener.wait(queues, timeout)

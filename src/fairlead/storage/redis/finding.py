@@ -6,7 +6,6 @@ follows from one is a compare-and-set.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,25 +18,23 @@ from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.codec import task_of
 from fairlead.storage.redis.keys import STATES, TREES, Keys, id_bytes, id_text
-from fairlead.storage.redis.wire import Reply
+from fairlead.storage.redis.registry import Registry
+from fairlead.storage.redis.wire import Reply, Word
 from fairlead.storage.values import Filter, LaneTally, Tally
 
-UNUSED_FOR: Final = 3600
-"""Seconds after which an empty slot is forgotten. Those who use a slot register it every few seconds."""
-
-_RETIRE_EVERY: Final = 600.0
-_GET_CHUNK: Final = 500
+_GET_CHUNK: Final = 200
+_LEASED_CHUNK: Final = 1_000
 _WALK_CHUNK: Final = 200
-_WALK_MOST: Final = 2_000
+_WALK_MOST: Final = 1_000
 
 
 class Finder:
     """The reading half of a store."""
 
-    def __init__(self, client: Client, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: Keys, registry: Registry) -> None:
         self._client = client
         self._keys = keys
-        self._retired = time.monotonic()
+        self._registry = registry
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
         """The tasks with these ids."""
@@ -65,8 +62,8 @@ class Finder:
 
     async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None) -> list[Task]:
         """The tasks whose alarm has come, earliest first."""
-        slots = await self.slots()
-        await self._retire(slots)
+        slots = await self._registry.slots()
+        await self._registry.retire_some(slots)
         mark = ("", "") if after is None else (after[0], id_bytes(after[1]) or b"")
         calls = [
             Call(key, (1, key, now, limit, *mark), scripts.DUE)
@@ -88,7 +85,7 @@ class Finder:
         """One page of the tasks a filter admits, by id."""
         if limit <= 0:
             return []
-        slots = await self.slots() if matching.queue is None else [self._keys.slot(matching.queue)]
+        slots = await self._registry.slots() if matching.queue is None else [self._keys.slot(matching.queue)]
         if matching.worker is not None or matching.states == {State.EXECUTING}:
             return await self._find_leased(slots, matching, limit, newest_first, after)
         states = matching.states or frozenset(State)
@@ -104,7 +101,7 @@ class Finder:
 
     async def tally(self) -> Tally:
         """How the whole store stands."""
-        slots = await self.slots()
+        slots = await self._registry.slots()
         calls = [Call(base, (1, base), scripts.TALLY) for base in map(self._keys.base, slots)]
         replies = await self._client.run(calls, repeatable=True) if calls else []
         lanes: list[LaneTally] = []
@@ -138,11 +135,8 @@ class Finder:
         self, slots: Sequence[int], matching: Filter, limit: int, newest_first: bool, after: TaskId | None
     ) -> list[Task]:
         """Tasks under a lease: few enough, being one per busy worker slot, to be sorted here."""
-        keys = [self._keys.base(slot) + b"e" for slot in slots]
-        replies = (
-            await self._client.run([Call(key, ("ZRANGE", key, 0, -1)) for key in keys], repeatable=True) if keys else []
-        )
-        ids = sorted((id_text(binary) for reply in replies for binary in reply), reverse=newest_first)
+        listed = [binary for slot in slots for binary in await self._leased(self._keys.base(slot) + b"e")]
+        ids = sorted({id_text(binary) for binary in listed}, reverse=newest_first)
         if after is not None:
             ids = [task_id for task_id in ids if (task_id < after if newest_first else task_id > after)]
         found: list[Task] = []
@@ -153,31 +147,18 @@ class Finder:
                 break
         return found[:limit]
 
-    async def slots(self) -> list[int]:
-        """The slots that may have tasks."""
-        registry = self._keys.registry
-        slots = await self._client.run_one(Call(registry, ("ZRANGE", registry, 0, -1)), repeatable=True)
-        return [int(slot) for slot in slots]
-
-    async def _retire(self, slots: Sequence[int]) -> None:
-        """Now and then, forget slots that are empty and that no one has used for long."""
-        if not slots or time.monotonic() - self._retired < _RETIRE_EVERY:
-            return
-        self._retired = time.monotonic()
-        await self.retire(slots, UNUSED_FOR)
-
-    async def retire(self, slots: Sequence[int], unused_for: int) -> int:
-        """Forget those of the slots that are empty and were not used for so many seconds; how many there were."""
-        if not slots:
-            return 0
-        calls = [Call(key, ("EXISTS", key)) for key in (self._keys.base(slot) + b"d" for slot in slots)]
-        held = await self._client.run(calls, repeatable=True)
-        empty = [slot for slot, exists in zip(slots, held, strict=True) if not exists]
-        if not empty:
-            return 0
-        registry = self._keys.registry
-        retired: int = await self._client.run_one(Call(registry, (1, registry, unused_for, *empty), scripts.RETIRE))
-        return retired
+    async def _leased(self, key: bytes) -> list[bytes]:
+        """The ids in a sorted set of alarms, page by page. One whose alarm moves on meanwhile may be there twice."""
+        listed: list[bytes] = []
+        mark: tuple[Word, Word] = ("", "")
+        while True:
+            page = await self._client.run_one(
+                Call(key, (1, key, "+inf", _LEASED_CHUNK, *mark), scripts.DUE), repeatable=True
+            )
+            listed += page[::2]
+            if len(page) < 2 * _LEASED_CHUNK:
+                return listed
+            mark = (page[-1], page[-2])
 
 
 def _lane_tallies(reply: Sequence[Reply]) -> list[LaneTally]:

@@ -18,10 +18,11 @@ leads to its keys without a second index, and all that one operation touches is 
 
 A kind is a digest of (queue, type, capabilities); a lane is a kind and the digit of a priority. Ids are their 16 bytes.
 Every key goes when what it lists goes: with the last task of a slot nothing of the slot is left but its doorbells,
-which expire. Two keys are of no slot:
+which expire. These keys are of no slot:
 
     {fl}slots        slots in use                                sorted set: slot by when it was last used, in seconds
     {fl}r<kind>      records of a kind                           hash: name -> version, space, value
+    {fl}feed         the feed                                    stream: one field, the value; expires
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Keys:
 
     def __init__(self, prefix: str) -> None:
         self.registry = b"{%s}slots" % prefix.encode()
+        self.feed = b"{%s}feed" % prefix.encode()
         self._prefix = prefix
         self._bases: dict[int, bytes] = {}
         self._slots: dict[str, int] = {}

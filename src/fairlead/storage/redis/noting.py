@@ -17,7 +17,7 @@ from fairlead.storage.redis.wire import Word
 from fairlead.storage.values import Change, Verdict
 
 _REMOVED: Final = b"-"
-_PIECE: Final = 1_000
+_PIECE: Final = 250
 """Notes per call: the server does nothing else meanwhile."""
 
 _SHARE: Final = 50
@@ -47,7 +47,7 @@ class NotingRedisStore(RedisStore):
         if not ids:
             return
         slots = sorted({slot_of_id(task_id) for task_id in ids})
-        await self._register(slots)
+        await self._registry.register(slots)
         # Asked here because a plain command cannot: the server's clock is the one that readers compare with.
         at = (await self.time() or 0) // MILLISECOND + after // MILLISECOND
         calls = []
@@ -86,7 +86,7 @@ class NotingRedisStore(RedisStore):
 
     async def _slots(self) -> set[int]:
         """The slots that may have notes: also those that a server has forgotten that lost everything."""
-        return {*await self._finder.slots(), *self._registered}
+        return {*await self._registry.slots(), *self._registry.used()}
 
 
 def _member(note: Note) -> bytes:

@@ -17,14 +17,13 @@ from fairlead.core.task import Lane, Priority, Task
 from fairlead.storage.merge import Head, merge
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.codec import task_of
+from fairlead.storage.redis.cutting import CLAIM_CHUNK
 from fairlead.storage.redis.keys import Keys, id_text
 from fairlead.storage.redis.scripts import Script
 from fairlead.storage.values import Claim
 
 _LOOKS: Final = 5
 """How often a claim looks when others are quicker."""
-
-_CHUNK: Final = 200
 
 
 class Spread:
@@ -39,7 +38,7 @@ class Spread:
         """The best ready tasks of all queues together."""
         tasks: list[Task] = []
         for _ in range(_LOOKS):
-            wanted = min(_CHUNK, claim.limit - len(tasks))
+            wanted = min(CLAIM_CHUNK, claim.limit - len(tasks))
             if wanted <= 0:
                 break
             heads = await self._heads(claim, wanted)

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from fairlead.core.task import Lane, Priority, State
+from fairlead.core.task import QUEUED, Lane, Priority, State
 from fairlead.storage.sqlite.statements import statement
 
 COUNTED: Final = tuple(State)
 """The order of the count columns."""
+
+_COLUMN: Final = {state: column for column, state in enumerate(COUNTED)}
 
 
 class LaneBook:
@@ -22,7 +24,7 @@ class LaneBook:
         self._connection = connection
         self._numbers: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
-        self._changes: Counter[tuple[int, State]] = Counter()
+        self._changes: dict[int, list[int]] = {}
 
     def number(self, lane: Lane) -> int:
         """The number of a lane, which is made if need be."""
@@ -33,6 +35,7 @@ class LaneBook:
             if row is None:
                 row = (self._connection.execute(statement("lane_add"), columns).lastrowid,)
             number = self._numbers[lane] = int(row[0])
+            self._lanes[number] = lane
         return number
 
     def lane(self, number: int) -> Lane:
@@ -50,18 +53,31 @@ class LaneBook:
             return number
         return self.number(Lane(lane.queue, lane.type, lane.requires, priority))
 
-    def enter(self, number: int, state: State) -> None:
-        self._changes[number, state] += 1
+    def enter(self, tasks: Iterable[tuple[int, State]]) -> Counter[str]:
+        """Take note that tasks have come to be in these lanes and states; how many of each queue became ready."""
+        ready: Counter[str] = Counter()
+        for (number, state), count in Counter(tasks).items():
+            self._count(number, state, count)
+            if state is QUEUED:
+                ready[self.lane(number).queue] += count
+        return ready
 
-    def leave(self, number: int, state: State) -> None:
-        self._changes[number, state] -= 1
+    def leave(self, tasks: Iterable[tuple[int, State]]) -> None:
+        """Take note that tasks are no longer in these lanes and states."""
+        for (number, state), count in Counter(tasks).items():
+            self._count(number, state, -count)
+
+    def _count(self, number: int, state: State, change: int) -> None:
+        changes = self._changes.get(number)
+        if changes is None:
+            changes = self._changes[number] = [0] * len(COUNTED)
+        changes[_COLUMN[state]] += change
 
     def write(self) -> None:
         """Write the counts, and forget lanes without tasks."""
-        moved = {number for (number, _), change in self._changes.items() if change}
-        counts = [(*(self._changes[number, state] for state in COUNTED), number) for number in moved]
-        self._connection.executemany(statement("lane_count"), counts)
-        self._connection.executemany(statement("lane_forget"), [(number,) for number in moved])
+        moved = {number: changes for number, changes in self._changes.items() if any(changes)}
+        self._connection.executemany(statement("lane_count"), [(*changes, lane) for lane, changes in moved.items()])
+        self._connection.executemany(statement("lane_forget"), [(lane,) for lane in moved])
 
 
 def ready_lanes(connection: sqlite3.Connection, queues: Iterable[str]) -> list[tuple[int, Lane]]:

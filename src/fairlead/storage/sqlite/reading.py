@@ -57,10 +57,18 @@ def find(
 def _listings(states: frozenset[State], newest_first: bool) -> list[str]:
     """The queries whose results, merged, are all tasks of these states; of any state if there are none."""
     query = statement("tasks_newest" if newest_first else "tasks_oldest")
-    # The line of waiting tasks has no index by id: it would be written for every task that passes through.
+    # Queued tasks have no index by id: it would be written for every task that passes through.
     if not states or State.QUEUED in states:
-        return [query.format(index="status_id", condition="TRUE")]
-    return [query.format(index=_listed_by(state), condition=_in_state(state)) for state in states]
+        tables = "task INDEXED BY task_id LEFT JOIN status ON status.number = task.number"
+        return [query.format(tables=tables, leading="task", condition="TRUE")]
+    return [
+        query.format(
+            tables=f"status INDEXED BY {_listed_by(state)} CROSS JOIN task ON task.number = status.number",
+            leading="status",
+            condition=_in_state(state),
+        )
+        for state in states
+    ]
 
 
 def _listed_by(state: State) -> str:

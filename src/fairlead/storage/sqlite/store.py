@@ -6,7 +6,6 @@ Python and write without anyone coming between. Reads use a connection of their 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,12 +13,23 @@ from pathlib import Path
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import State, Task
-from fairlead.storage.sqlite import reading, writing
+from fairlead.core.task import Task
+from fairlead.storage.sqlite import feeding, reading, writing
 from fairlead.storage.sqlite.database import PATIENCE, connect
 from fairlead.storage.sqlite.doorbell import Doorbell
 from fairlead.storage.sqlite.runner import InlineRunner, Runner, ThreadRunner
-from fairlead.storage.values import Added, Beat, Change, Claim, Filter, Pulse, Receipt, Record, Tally, Verdict
+from fairlead.storage.values import (
+    Beat,
+    Change,
+    Claim,
+    FeedEntry,
+    Filter,
+    Pulse,
+    Receipt,
+    Record,
+    Tally,
+    Verdict,
+)
 
 _SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA")
 
@@ -49,9 +59,8 @@ class SqliteStore:
             self._reader = ThreadRunner(reading, path, "BEGIN", "fairlead-sqlite-reader", patience)
 
     async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
-        receipts = await self._writer.run(partial(writing.add, tasks=tasks, now=now, bounds=bounds))
-        added = (task for task, receipt in zip(tasks, receipts, strict=True) if isinstance(receipt, Added))
-        self._bell.ring(Counter(task.spec.queue for task in added if task.state is State.QUEUED))
+        receipts, ready = await self._writer.run(partial(writing.add, tasks=tasks, now=now, bounds=bounds))
+        self._bell.ring(ready)
         return receipts
 
     async def claim(self, claim: Claim) -> list[Task]:
@@ -88,6 +97,15 @@ class SqliteStore:
 
     async def scan(self, kind: str) -> list[Record]:
         return await self._reader.run(partial(reading.scan, kind=kind))
+
+    async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
+        await self._writer.run(partial(feeding.publish, values=values, now=now, keep=keep))
+
+    async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:
+        return await self._reader.run(partial(feeding.feed, after=after, limit=limit))
+
+    async def feed_end(self) -> str:
+        return await self._reader.run(feeding.feed_end)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         if self._blocking:

@@ -13,26 +13,31 @@ import msgspec
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import State, Status, Task
+from fairlead.core.task import EXECUTING, QUEUED, State, Status, Task
 from fairlead.storage.merge import merge
 from fairlead.storage.sqlite.lanes import LaneBook, ready_lanes
 from fairlead.storage.sqlite.reading import unpack_spec, unpack_status
-from fairlead.storage.sqlite.statements import statement
+from fairlead.storage.sqlite.statements import statement, write_rows
 from fairlead.storage.steps import claimed, extended, judged, pulse
-from fairlead.storage.values import Added, Beat, Change, Claim, Full, KeyHeld, Known, Pulse, Receipt, Verdict
+from fairlead.storage.values import APPLIED, Added, Beat, Change, Claim, Full, KeyHeld, Known, Pulse, Receipt, Verdict
 
 _LANE_STATEMENTS: Final = 128
+
+_ADDED: Final = Added()
+
+_WORDS: Final = {state: state.value for state in State}
+"""The states as plain strings, which SQLite's module takes as they are; of others it asks what they would be."""
 
 _pack: Final = msgspec.msgpack.Encoder().encode
 
 
 def add(
     connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]
-) -> list[Receipt]:
+) -> tuple[list[Receipt], Counter[str]]:
+    """The receipts, and how many tasks of each queue became ready."""
     entry = _Entry(connection, tasks, now, bounds)
     receipts = [entry.admit(task) for task in tasks]
-    entry.write()
-    return receipts
+    return receipts, entry.write()
 
 
 class _Entry:
@@ -51,7 +56,9 @@ class _Entry:
         (last,) = connection.execute(statement("last_number")).fetchone()
         self._numbers = itertools.count((last or 0) + 1)
         self._tasks: list[tuple[object, ...]] = []
+        self._ready: list[tuple[object, ...]] = []
         self._statuses: list[tuple[object, ...]] = []
+        self._entered: list[tuple[int, State]] = []
 
     def admit(self, task: Task) -> Receipt:
         spec, status = task.spec, task.status
@@ -72,15 +79,22 @@ class _Entry:
             self._connection.execute(statement("key_take"), (*key, spec.id, spec.key_until or 0))
         self._known.add(spec.id)
         number, lane = next(self._numbers), self._book.number(task.lane)
-        self._book.enter(lane, status.state)
-        self._tasks.append((number, _pack(spec)))
-        self._statuses.append((number, spec.id, lane, status.state, status.ready_at, status.alarm, _pack(status)))
-        return Added()
+        self._tasks.append((number, spec.id, lane, _pack(spec), _pack(status)))
+        if status.state is QUEUED:
+            self._ready.append((lane, status.ready_at, spec.id, number))
+        else:
+            self._statuses.append(_status_row(number, spec.id, lane, status))
+        self._entered.append((lane, status.state))
+        return _ADDED
 
-    def write(self) -> None:
-        self._connection.executemany(statement("task_add"), self._tasks)
-        self._connection.executemany(statement("status_add"), self._statuses)
+    def write(self) -> Counter[str]:
+        """Store those who may come in; how many tasks of each queue became ready."""
+        write_rows(self._connection, "task_add", self._tasks)
+        write_rows(self._connection, "ready_add", self._ready)
+        write_rows(self._connection, "status_set", self._statuses)
+        ready = self._book.enter(self._entered)
         self._book.write()
+        return ready
 
     def _depth(self, queue: str) -> int:
         (depth,) = self._connection.execute(statement("queue_depth"), (queue,)).fetchone()
@@ -93,19 +107,24 @@ def claim(connection: sqlite3.Connection, request: Claim) -> list[Task]:
         for number, lane in ready_lanes(connection, (order.queue for order in request.queues))
         if request.admits(lane)
     ]
-    book = LaneBook(connection)
-    tasks: list[Task] = []
-    updates: list[tuple[object, ...]] = []
-    for _, _, number, lane, packed_status, packed_spec in merge(request, lanes):
-        status = claimed(unpack_status(packed_status), request)
-        book.leave(lane, State.QUEUED)
-        book.enter(lane, State.EXECUTING)
-        tasks.append(Task(unpack_spec(packed_spec), status))
-        updates.append(_status_row(number, lane, status))
+    taken = merge(request, lanes)
     # A cursor left open would keep reading what is written here.
     for _, heads in lanes:
         heads.close()
-    connection.executemany(statement("status_set"), updates)
+    tasks: list[Task] = []
+    updates: list[tuple[object, ...]] = []
+    last: dict[int, tuple[object, ...]] = {}
+    for ready_at, task_id, number, lane, packed_status, packed_spec in taken:
+        status = claimed(unpack_status(packed_status), request)
+        tasks.append(Task(unpack_spec(packed_spec), status))
+        updates.append(_status_row(number, task_id, lane, status))
+        last[lane] = lane, ready_at, task_id
+    write_rows(connection, "status_set", updates)
+    # What is taken of a lane is its front.
+    connection.executemany(statement("ready_take"), last.values())
+    book = LaneBook(connection)
+    book.leave([(lane, QUEUED) for _, _, _, lane, _, _ in taken])
+    book.enter([(lane, EXECUTING) for _, _, _, lane, _, _ in taken])
     book.write()
     return tasks
 
@@ -135,7 +154,7 @@ def apply(connection: sqlite3.Connection, changes: Sequence[Change]) -> tuple[li
     verdicts: list[Verdict] = []
     for change in changes:
         verdict = judged(change, stored.get(change.id))
-        if verdict is Verdict.APPLIED:
+        if verdict is APPLIED:
             stored.set(change.id, change.status)
         verdicts.append(verdict)
     return verdicts, stored.write()
@@ -146,39 +165,45 @@ class _Statuses:
 
     def __init__(self, connection: sqlite3.Connection, ids: Sequence[TaskId]) -> None:
         self._connection = connection
-        self._rows: dict[TaskId, tuple[int, int, State]] = {}
-        self._statuses: dict[TaskId, Status | None] = {}
-        self._changed: set[TaskId] = set()
+        self._rows: dict[TaskId, tuple[int, int, Status]] = {}
+        self._changed: dict[TaskId, Status | None] = {}
         for task_id, number, lane, packed in connection.execute(statement("statuses_by_id"), (json.dumps(ids),)):
-            status = unpack_status(packed)
-            self._rows[task_id] = (number, lane, status.state)
-            self._statuses[task_id] = status
+            self._rows[task_id] = number, lane, unpack_status(packed)
 
     def get(self, task_id: TaskId) -> Status | None:
-        return self._statuses.get(task_id)
+        if task_id in self._changed:
+            return self._changed[task_id]
+        row = self._rows.get(task_id)
+        return None if row is None else row[2]
 
     def set(self, task_id: TaskId, status: Status | None) -> None:
-        self._statuses[task_id] = status
-        self._changed.add(task_id)
+        self._changed[task_id] = status
 
     def write(self) -> Counter[str]:
         """Store what was made of them; how many tasks of each queue became ready."""
         book = LaneBook(self._connection)
-        ready: Counter[str] = Counter()
+        left: list[tuple[int, State]] = []
+        entered: list[tuple[int, State]] = []
         updates: list[tuple[object, ...]] = []
-        for task_id in self._changed:
-            number, lane, state = self._rows[task_id]
-            status = self._statuses[task_id]
-            book.leave(lane, state)
+        again: list[tuple[object, ...]] = []
+        for task_id, status in self._changed.items():
+            number, lane, before = self._rows[task_id]
+            left.append((lane, before.state))
+            if before.state is QUEUED:
+                self._connection.execute(statement("ready_remove"), (lane, before.ready_at, task_id))
             if status is None:
                 _remove(self._connection, task_id, number)
                 continue
-            lane = book.with_priority(lane, status.priority)
-            book.enter(lane, status.state)
-            updates.append(_status_row(number, lane, status))
-            if status.state is State.QUEUED:
-                ready[book.lane(lane).queue] += 1
-        self._connection.executemany(statement("status_set"), updates)
+            if status.priority != before.priority:
+                lane = book.with_priority(lane, status.priority)
+            entered.append((lane, status.state))
+            updates.append(_status_row(number, task_id, lane, status))
+            if status.state is QUEUED:
+                again.append((lane, status.ready_at, task_id, number))
+        write_rows(self._connection, "status_set", updates)
+        write_rows(self._connection, "ready_add", again)
+        book.leave(left)
+        ready = book.enter(entered)
         book.write()
         return ready
 
@@ -192,8 +217,8 @@ def _remove(connection: sqlite3.Connection, task_id: TaskId, number: int) -> Non
     connection.execute(statement("status_remove"), (number,))
 
 
-def _status_row(number: int, lane: int, status: Status) -> tuple[object, ...]:
-    return lane, status.state, status.ready_at, status.alarm, _pack(status), number
+def _status_row(number: int, task_id: TaskId, lane: int, status: Status) -> tuple[object, ...]:
+    return number, task_id, lane, _WORDS[status.state], status.alarm, _pack(status)
 
 
 def put(connection: sqlite3.Connection, kind: str, name: str, value: bytes, expected: int | None) -> int | None:

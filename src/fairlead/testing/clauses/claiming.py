@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from fairlead.core.events import AlarmRang, Completed, Failed, HandedBack
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MINUTE, SECOND
+from fairlead.core.order import Weighted
 from fairlead.core.task import Lease, Priority, Progress, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Claim
@@ -91,6 +92,28 @@ class ClaimingClauses:
             [tasks["Send"], tasks["index"]]
         )
         assert ids(await store.claim(a_claim(limit=10, types=None))) == ids([tasks["resize"], tasks["send:later"]])
+
+    async def test_the_types_excluded_are_not_claimed(self, store: Store) -> None:
+        """C1: whether the types are named or any would do; what is excluded keeps its place."""
+        tasks = {type: a_task(type=type) for type in ("send", "resize", "send:later", "Send")}
+        await add(store, *tasks.values())
+        everything = tuple(tasks)
+        assert await store.claim(a_claim(limit=10, excluded_types=everything)) == []
+        assert await store.claim(a_claim(limit=10, types=("send",), excluded_types=("send", "unknown"))) == []
+        assert ids(await store.claim(a_claim(limit=10, types=("send", "Send"), excluded_types=("send",)))) == [
+            tasks["Send"].id
+        ]
+        assert ids(await store.claim(a_claim(limit=10, excluded_types=("send",)))) == ids(
+            [tasks["resize"], tasks["send:later"]]
+        )
+        assert ids(await store.claim(a_claim(limit=10, excluded_types=("unknown",)))) == [tasks["send"].id]
+
+    async def test_an_order_that_is_drawn_heeds_the_types_excluded(self, store: Store) -> None:
+        """C1: under several tables as under one."""
+        kept, taken = a_task(type="resize", priority=Priority.CRITICAL), a_task(type="send", priority=Priority.LOW)
+        await add(store, kept, taken)
+        claim = a_claim(limit=10, excluded_types=("resize",), policy=Weighted())
+        assert ids(await store.claim(claim)) == [taken.id]
 
     async def test_a_claim_never_takes_more_than_its_limit(self, store: Store) -> None:
         """C1: over all queues, types and priorities together."""

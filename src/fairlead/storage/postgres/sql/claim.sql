@@ -8,7 +8,8 @@
 -- $6 bigint      the most tasks to take
 -- $7 text[]      the worker's capabilities
 -- $8 text[]      the task types it can run, null for any
--- $9…$13         the order of service, one line per queue and priority: queue, priority, head start, the waits of its
+-- $9 text[]      task types that are not to be taken
+-- $10…$14        the order of service, one line per queue and priority: queue, priority, head start, the waits of its
 --                steps and, one more than those, the ranks before and after each step
 --
 -- {reach} is how many candidates are looked at: the most tasks to take and some for those that others take meanwhile.
@@ -20,10 +21,11 @@
 -- Returns the number of candidates and the tasks taken, best first; one row with null columns when none was taken.
 WITH lane AS MATERIALIZED (
     SELECT r.id AS route, o.priority, o.head_start, o.afters::bigint[] AS afters, o.ranks::int[] AS ranks
-    FROM unnest($9::text[], $10::smallint[], $11::bigint[], $12::text[], $13::text[])
+    FROM unnest($10::text[], $11::smallint[], $12::bigint[], $13::text[], $14::text[])
         AS o (queue, priority, head_start, afters, ranks)
     JOIN {schema}.route AS r ON r.queue = o.queue
     WHERE r.requires <@ $7::text[] AND ($8::text[] IS NULL OR r.type = ANY ($8::text[]))
+        AND r.type <> ALL ($9::text[])
 ),
 head AS MATERIALIZED (
     SELECT

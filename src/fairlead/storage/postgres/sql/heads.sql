@@ -3,6 +3,7 @@
 -- $1 text[]   queues
 -- $2 text[]   the worker's capabilities
 -- $3 text[]   the task types it can run, null for any
+-- $4 text[]   task types that are not to be taken
 --
 -- {reach} is how many heads of each lane are read.
 --
@@ -18,4 +19,5 @@ CROSS JOIN LATERAL (
     LIMIT {reach}
 ) AS h
 WHERE r.queue = ANY ($1::text[]) AND r.requires <@ $2::text[] AND ($3::text[] IS NULL OR r.type = ANY ($3::text[]))
+    AND r.type <> ALL ($4::text[])
 ORDER BY r.id, p.priority, h.ready_at, h.id

@@ -3,15 +3,17 @@
 -- KEYS     per queue: its slot's base
 -- ARGV[1]  now      ARGV[2]  until    ARGV[3]  grace    ARGV[4]  limit
 -- ARGV[5]  turn of the first task: which of a queue's tables it is chosen by
--- ARGV[6]  worker   ARGV[7]  token
--- ARGV[8]  capabilities, a msgpack array
--- ARGV[9]  types, a msgpack array, or '' for any
+-- ARGV[6]  how many bytes of values are enough: past them no more is taken
+-- ARGV[7]  worker   ARGV[8]  token
+-- ARGV[9]  capabilities, a msgpack array
+-- ARGV[10] types, a msgpack array, or '' for any
+-- ARGV[11] excluded types, a msgpack array
 -- ARGV     per queue: its name, its tables (msgpack: tables of four lines [rank, head start, [[after, rank], ...]])
 --
--- Returns id, value, id, value, ... best first.
+-- Returns 1 if tasks were left for their size alone, else 0; then id, value, id, value, ... best first.
 
 local now, till, grace, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local first_turn, worker, token = tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local first_turn, enough, worker, token = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8]
 
 local function set_of(list)
   local set = {}
@@ -21,12 +23,13 @@ local function set_of(list)
   return set
 end
 
-local capabilities = set_of(cmsgpack.unpack(ARGV[8]))
-local types = ARGV[9] ~= '' and set_of(cmsgpack.unpack(ARGV[9]))
+local capabilities = set_of(cmsgpack.unpack(ARGV[9]))
+local types = ARGV[10] ~= '' and set_of(cmsgpack.unpack(ARGV[10]))
+local excluded = set_of(cmsgpack.unpack(ARGV[11]))
 
 local function admits(descriptor)
   local kind = cmsgpack.unpack(descriptor)
-  if types and not types[kind[2]] then
+  if excluded[kind[2]] or (types and not types[kind[2]]) then
     return false
   end
   for _, capability in ipairs(kind[3]) do
@@ -76,7 +79,7 @@ end
 
 local lines, slots = {}, {}
 for at = 1, #KEYS do
-  local base, queue, tables = KEYS[at], ARGV[8 + 2 * at], cmsgpack.unpack(ARGV[9 + 2 * at])
+  local base, queue, tables = KEYS[at], ARGV[10 + 2 * at], cmsgpack.unpack(ARGV[11 + 2 * at])
   local slot = { base = base, added = {}, removed = {} }
   slots[at] = slot
   local by_priority = {}
@@ -92,7 +95,7 @@ for at = 1, #KEYS do
       end
       local lane = {
         base = base, queue = queue, slot = slot, name = ready[entry], key = base .. 'l' .. ready[entry],
-        heads = {}, at = 1, taken = 0, moved = 0, fetch = 4, id = false, ready_at = false,
+        heads = {}, at = 1, taken = 0, gone = 0, moved = 0, fetch = 4, id = false, ready_at = false,
       }
       advance(lane)
       line.lanes[#line.lanes + 1] = lane
@@ -133,9 +136,14 @@ while #taken < limit do
   end
 end
 
-local answer = {}
+local answer, size = { 0 }, 0
 for _, take in ipairs(taken) do
+  if size >= enough then
+    answer[1] = 1
+    break
+  end
   local lane, id = take.lane, take.id
+  lane.gone = lane.gone + 1
   local key = lane.base .. 't' .. id
   local value = call('get', key)
   if value then
@@ -147,11 +155,12 @@ for _, take in ipairs(taken) do
     lease(status, now, till, grace, worker, token)
     value = string.sub(value, 1, at) .. packed(status) .. string.sub(value, status.rest + 1)
     call('set', key, value)
-    put(lane.slot.added, 'e', status.alarm, id)
+    put(lane.slot.added, 'e', text_of(status.alarm), id)
     if NOTES then
       put(lane.slot.added, 'o', noted_at, id)
     end
     lane.moved = lane.moved + 1
+    size = size + #value
     answer[#answer + 1] = id
     answer[#answer + 1] = value
   end
@@ -159,9 +168,9 @@ end
 
 for _, line in ipairs(lines) do
   for _, lane in ipairs(line.lanes) do
-    if lane.taken > 0 then
-      call('zremrangebyrank', lane.key, 0, lane.taken - 1)
-      count(lane.base, lane.name, 'q', -lane.taken, lane.queue)
+    if lane.gone > 0 then
+      call('zremrangebyrank', lane.key, 0, lane.gone - 1)
+      count(lane.base, lane.name, 'q', -lane.gone, lane.queue)
       if lane.moved > 0 then
         count(lane.base, lane.name, 'e', lane.moved)
       end

@@ -61,7 +61,7 @@ local function split(tree, start, is_last)
   for first = 1, #ids, size do
     local piece = {}
     for at = first, math.min(first + size - 1, #ids) do
-      piece[#piece + 1] = 0
+      piece[#piece + 1] = '0'
       piece[#piece + 1] = ids[at]
     end
     local name = first == 1 and start or piece[2]
@@ -83,7 +83,7 @@ local function plant(tree, ids)
   local last = call('zrevrange', tree, 0, 0)[1]
   local added = {}
   for at = 1, #ids do
-    put(added, bucket_of(tree, ids[at], last), 0, ids[at])
+    put(added, bucket_of(tree, ids[at], last), '0', ids[at])
   end
   for start, list in pairs(added) do
     write('zadd', tree .. start, list)

@@ -9,7 +9,13 @@ local outbox = KEYS[1] .. 'o'
 local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local found = redis.call('zrangebyscore', outbox, '-inf', now, 'limit', 0, ARGV[1])
-for _, member in ipairs(found) do
-  redis.call('zadd', outbox, now + ARGV[2], member)
+local hidden = string.format('%.0f', now + ARGV[2])
+for first = 1, #found, 500 do
+  local piece = {}
+  for at = first, math.min(first + 499, #found) do
+    piece[#piece + 1] = hidden
+    piece[#piece + 1] = found[at]
+  end
+  redis.call('zadd', outbox, unpack(piece))
 end
 return found

@@ -28,6 +28,18 @@ local function note(base, id, how)
   end
 end
 
+local texts = {}
+
+-- A number as Redis takes it. Tasks of one call mostly have the same alarm, and writing a number out is slow.
+local function text_of(number)
+  local text = texts[number]
+  if not text then
+    text = string.format('%.0f', number)
+    texts[number] = text
+  end
+  return text
+end
+
 -- Index a task under its status (sign 1), or take it out (sign -1). `other` is the status on the other side of the
 -- change, if there is one: what both have in common is left alone.
 local function index(base, id, kind, status, other, sign)
@@ -41,7 +53,7 @@ local function index(base, id, kind, status, other, sign)
   end
   if status.clock then
     if sign > 0 then
-      put(adds, base .. status.clock, status.alarm or 'inf', id)
+      put(adds, base .. status.clock, status.alarm and text_of(status.alarm) or 'inf', id)
     elseif not (other and other.clock == status.clock) then
       put(removals, base .. status.clock, id)
     end

@@ -1,4 +1,4 @@
--- The next ids of one tree, in their order (see `replant` in shared.lua).
+-- The next ids of one tree, in their order (see listings.lua).
 --
 -- KEYS[1]  the tree
 -- ARGV[1]  the id beyond which to begin, or ''

@@ -1,2 +1,2 @@
 -- Which ids are taken. Parameters: ids as a JSON array.
-SELECT status.id FROM json_each(?) AS asked CROSS JOIN status ON status.id = asked.value
+SELECT task.id FROM json_each(?) AS asked CROSS JOIN task ON task.id = asked.value

@@ -4,9 +4,6 @@ SELECT
     type,
     requires,
     priority,
-    (
-        SELECT min(ready_at) FROM status INDEXED BY status_ready
-        WHERE status.lane = lane.lane AND status.state = 'queued'
-    ),
+    (SELECT min(ready_at) FROM ready WHERE ready.lane = lane.lane),
     scheduled, queued, executing, completed, failed, dead_letter, cancelled
 FROM lane

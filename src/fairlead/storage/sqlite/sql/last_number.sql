@@ -1,2 +1,2 @@
 -- The highest task number in use.
-SELECT max(number) FROM status
+SELECT max(number) FROM task

@@ -1,2 +1,2 @@
--- Store what a task is. Parameters: number, packed spec.
-INSERT INTO task (number, spec) VALUES (?, ?)
+-- Store tasks as they are when they are added. Rows: number, id, lane, packed spec, packed status.
+INSERT INTO task (number, id, lane, spec, status) VALUES {rows}

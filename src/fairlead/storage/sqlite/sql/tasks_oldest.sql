@@ -1,14 +1,13 @@
 -- Whole tasks by id, oldest first. Parameters: after, queue, type, priority; each may be NULL.
--- The placeholders are filled in from `State`: an index and a condition that SQLite can see to agree.
-SELECT status.id, status.status, task.spec
-FROM status INDEXED BY {index}
-CROSS JOIN task ON task.number = status.number
+-- The placeholders are filled in from `State`: the tables in their order, the one that leads, and what an index needs.
+SELECT task.id, coalesce(status.status, task.status), task.spec
+FROM {tables}
 WHERE {condition}
-  AND status.id > coalesce(:after, '')
-  AND status.lane IN (
+  AND {leading}.id > coalesce(:after, '')
+  AND coalesce(status.lane, task.lane) IN (
     SELECT lane FROM lane
     WHERE (:queue IS NULL OR queue = :queue)
       AND (:type IS NULL OR type = :type)
       AND (:priority IS NULL OR priority = :priority)
   )
-ORDER BY status.id ASC
+ORDER BY {leading}.id ASC
