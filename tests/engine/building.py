@@ -14,6 +14,7 @@ from fairlead.engine.clock import ManualClock
 from fairlead.engine.engine import Engine, Settlement
 from fairlead.engine.observe import Happening, Occurrence
 from fairlead.storage.memory import MemoryStore
+from fairlead.storage.protocol import Store
 
 BOOM = Failure(type="Boom", message="it went boom")
 
@@ -22,16 +23,22 @@ class Bench:
     """An engine, all it needs, and short words for what tests do with it."""
 
     def __init__(
-        self, settings: Settings | None = None, *, store: MemoryStore | None = None, batching: bool = True
+        self,
+        settings: Settings | None = None,
+        *,
+        store: Store | None = None,
+        batching: bool = True,
+        clock: ManualClock | None = None,
+        seed: int = 42,
     ) -> None:
-        self.clock = ManualClock()
-        self.store = store or MemoryStore()
+        self.clock = clock or ManualClock()
+        self.store: Store = store or MemoryStore()
         self.occurrences: list[Occurrence] = []
         self.engine = Engine(
             self.store,
             settings,
             clock=self.clock,
-            chance=random.Random(42),
+            chance=random.Random(seed),
             observers=[self.occurrences.append],
             batching=batching,
         )

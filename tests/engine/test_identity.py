@@ -88,3 +88,14 @@ def test_the_same_seed_makes_the_same_ids() -> None:
     one, other = IdMaker(random.Random(5)), IdMaker(random.Random(5))
 
     assert [one.task_id("q", 7) for _ in range(5)] == [other.task_id("q", 7) for _ in range(5)]
+
+
+def test_what_is_drawn_is_of_the_size_asked_for_and_never_the_same_twice() -> None:
+    chance = system_chance()
+    drawn = [chance.randbytes(size) for size in (1, 15, 16, 4_096, 10_000) * 3]
+    assert [len(each) for each in drawn] == [1, 15, 16, 4_096, 10_000] * 3
+    assert len({each for each in drawn if len(each) > 1}) == 12
+    bits = [chance.getrandbits(48) for _ in range(2_000)]
+    assert len(set(bits)) == 2_000
+    assert 2**44 < max(bits) < 2**48
+    assert {chance.getrandbits(1) for _ in range(100)} == {0, 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import tracemalloc
 from collections.abc import Mapping, Sequence
 
@@ -172,6 +173,7 @@ async def test_refused_queue_names_leave_nothing_behind(bench: Bench) -> None:
     try:
         for number in range(2_000):
             await bench.engine.submit_many([a_wish(queue=f"! {number} " + "x" * 500)])
+        gc.collect()
         left, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

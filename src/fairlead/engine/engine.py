@@ -12,17 +12,29 @@ from fairlead.core.errors import FairleadError, LeaseLost, QueueFull, StoreUnava
 from fairlead.core.events import AlarmRang, CancelAsked, Discarded, Replayed, Request
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant
+from fairlead.core.query import Query
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Priority, Task
+from fairlead.engine.book import QueueBook
 from fairlead.engine.clock import Clock, FollowingClock, SystemClock
+from fairlead.engine.dead_letters import DeadLetters
+from fairlead.engine.feeding import Publisher
+from fairlead.engine.firing import Firing
+from fairlead.engine.fleet import Fleet
 from fairlead.engine.identity import Chance, IdMaker, system_chance
 from fairlead.engine.ledger import Ledger, changed, seen
+from fairlead.engine.listening import Listener
 from fairlead.engine.observe import Observer
+from fairlead.engine.operations import Operations
+from fairlead.engine.presence import Presence
+from fairlead.engine.queues import Queues
+from fairlead.engine.scheduling import Schedules
+from fairlead.engine.searching import Found, Searcher, plan
 from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Added, Beat, Claim, Filter, Full, KeyHeld, Known, Pulse, QueueOrder, Verdict
+from fairlead.storage.values import Added, Beat, Claim, Filter, KeyHeld, Known, Pulse, QueueOrder, Verdict
 
 _TRIES: Final = 100
 """How often a compare-and-set is tried; each failure means that someone else's change succeeded."""
@@ -58,7 +70,28 @@ class Engine:
         self.clock = clock or FollowingClock(SystemClock())
         self._chance = chance or system_chance()
         self._ids = IdMaker(self._chance)
-        self._ledger = Ledger(store, self.settings, self.clock, self._chance, observers, batching=batching)
+        self.publisher = Publisher(store, self.clock, inline=not batching)
+        self.book = QueueBook(store, self.settings, self.clock)
+        """The queues as this engine knows them."""
+        self._ledger = Ledger(
+            store, self.settings, self.clock, self._chance, observers, self.publisher, self.book, batching=batching
+        )
+        self.feed = Listener(store, self.clock, self.publisher, self._ids.token)
+        """What all processes tell of their tasks and workers."""
+        self.presence = Presence(store, self.settings, self.clock, self._chance, self.publisher, self._ledger.meter)
+        """The workers, as they say of themselves."""
+        self.workers = Fleet(store, self.clock, self.presence)
+        """The workers and their tasks."""
+        self.queues = Queues(self._ledger)
+        """What is said of single queues, and of task types that are paused."""
+        firing = Firing(self._ledger, self._ids.task_ids, self.cancel, batching=batching)
+        self.schedules = Schedules(self._ledger, firing, self._ids.task_id)
+        """The schedules, and their firing."""
+        self._searcher = Searcher(store, batching=batching)
+        self.dead_letters = DeadLetters(self._searcher, self.settings, self.clock)
+        """The dead letters, grouped."""
+        self.operations = Operations(self._ledger, Searcher(store, batching=batching, current=True), self._ids)
+        """Actions on all tasks that a query means."""
 
     def draw(self) -> float:
         """A number from 0.0 up to but not including 1.0, from the engine's randomness."""
@@ -79,32 +112,39 @@ class Engine:
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
+        if self.book.stale:
+            await self.book.refresh()
         now = self.clock.now()
+        ids = self._ids.task_ids([submission.queue for submission in submissions], now)
         answers: list[Submitted | FairleadError] = []
-        accepted: list[tuple[int, Task]] = []
-        for position, submission in enumerate(submissions):
+        accepted: list[Task] = []
+        positions: list[int] = []
+        for position, (submission, task_id) in enumerate(zip(submissions, ids, strict=True)):
             try:
-                task = accept(submission, self._ids.task_id(submission.queue, now), now, self.settings)
+                task = accept(submission, task_id, now, self.book.settings_of(submission.queue))
             except FairleadError as error:
                 answers.append(error)
             else:
-                accepted.append((position, task))
+                accepted.append(task)
+                positions.append(position)
                 answers.append(Submitted(task))
-        receipts = await self._ledger.add([task for _, task in accepted]) if accepted else []
-        for (position, task), receipt in zip(accepted, receipts, strict=True):
-            match receipt:
-                case Added() | Known():
-                    self._ledger.tell(task, now)
-                case KeyHeld(holder):
-                    answers[position] = await self._held(submissions[position], holder)
-                case Full(depth, bound):
-                    answers[position] = QueueFull(task.spec.queue, depth, bound)
+        receipts = await self._ledger.add(accepted) if accepted else []
+        for position, task, receipt in zip(positions, accepted, receipts, strict=True):
+            if isinstance(receipt, (Added, Known)):
+                self._ledger.tell(task, now)
+            elif isinstance(receipt, KeyHeld):
+                answers[position] = await self._held(submissions[position], receipt.holder)
+            else:
+                answers[position] = QueueFull(task.spec.queue, receipt.depth, receipt.bound)
+        await self._ledger.finish()
         return answers
 
-    def prepare(self, submission: Submission) -> Task:
+    async def prepare(self, submission: Submission) -> Task:
         """The task that a submission becomes, not stored yet."""
+        await self.book.refresh()
         now = self.clock.now()
-        return accept(submission, self._ids.task_id(submission.queue, now), now, self.settings)
+        settings = self.book.settings_of(submission.queue)
+        return accept(submission, self._ids.task_id(submission.queue, now), now, settings)
 
     async def cancel(self, task_id: TaskId) -> Task:
         """Cancel a waiting task at once; ask the worker of an executing one to stop."""
@@ -136,9 +176,34 @@ class Engine:
         """One page of a listing; the last task's id leads to the next page."""
         return await self.store.find(matching or Filter(), limit=limit, newest_first=newest_first, after=after)
 
+    async def search(
+        self,
+        query: Query,
+        *,
+        within: Filter | None = None,
+        limit: int = 100,
+        newest_first: bool = True,
+        after: TaskId | None = None,
+    ) -> Found:
+        """One page of the tasks that a query means, of those that a filter admits.
+
+        A call looks at a bounded number of tasks: the page may not be full, and its cursor still leads further.
+        """
+        sought = plan(query, self.clock.now(), within)
+        return await self._searcher.page(sought, limit=limit, newest_first=newest_first, after=after)
+
     async def stats(self) -> Stats:
-        """How the queues stand."""
-        return stats_of(await self.store.tally(), self.clock.now())
+        """How the queues stand, and the workers; costs O(lanes + workers)."""
+        await self.book.refresh()
+        tally, now = await self.store.tally(), self.clock.now()
+        return stats_of(
+            tally,
+            now,
+            await self.presence.workers(),
+            await self.presence.throughput(),
+            paused=self.book.paused,
+            paused_types=self.book.paused_types,
+        )
 
     # Workers
 
@@ -151,9 +216,16 @@ class Engine:
         capabilities: Collection[str] = (),
         types: Collection[str] | None = None,
     ) -> list[Task]:
-        """The best ready tasks for a worker, now executing under leases of their own."""
+        """The best ready tasks for a worker, now executing under leases of their own. What is paused is left out."""
+        book = self.book
+        if book.stale:
+            await book.refresh()
+        if book.paused:
+            queues = [queue for queue in queues if queue not in book.paused]
+            if not queues:
+                return []
         now = self.clock.now()
-        tables = {queue: self.settings.order.tables(limit, self._chance.random) for queue in queues}
+        tables = {queue: book.settings_of(queue).order.tables(limit, self._chance.random) for queue in queues}
         tasks = await self.store.claim(
             Claim(
                 queues=tuple(QueueOrder(queue, tables[queue]) for queue in queues),
@@ -165,23 +237,43 @@ class Engine:
                 limit=limit,
                 capabilities=frozenset(capabilities),
                 types=None if types is None else frozenset(types),
+                excluded_types=book.paused_types,
             )
         )
         self._ledger.tell_started(tasks, now, tables)
+        await self._ledger.finish()
         return tasks
 
     async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
         """Renew leases and report progress; the answer says which are lost and which should stop."""
         now = self.clock.now()
         dated = [replace(beat, progress=beat.progress.dated(now)) if beat.progress else beat for beat in beats]
-        return await self.store.extend(dated, until=now + self.settings.lease, grace=self.settings.grace)
+        pulses = await self.store.extend(dated, until=now + self.settings.lease, grace=self.settings.grace)
+        for beat, pulse in zip(dated, pulses, strict=True):
+            if beat.progress is not None and pulse is not Pulse.LOST:
+                self.publisher.report(beat.id, beat.progress, now)
+        await self._ledger.finish()
+        return pulses
+
+    async def look(self, beats: Sequence[Beat]) -> list[Pulse]:
+        """What a heartbeat would learn, without renewing anything: a cancel need not wait for the next one."""
+        pulses: list[Pulse] = []
+        for beat, task in zip(beats, await self.store.get([beat.id for beat in beats]), strict=True):
+            lease = None if task is None else task.status.lease
+            if task is None or lease is None or lease.token != beat.token:
+                pulses.append(Pulse.LOST)
+            else:
+                pulses.append(Pulse.CANCEL if task.status.cancel_asked else Pulse.HELD)
+        return pulses
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
         """Say how attempts ended; the answer is how each task stands now, or that its lease is lost.
 
         Repeating a settle is safe. A lost lease changes nothing: someone else holds the task or decided about it.
         """
-        return await settle(self._ledger, settlements)
+        answers = await settle(self._ledger, settlements)
+        await self._ledger.finish()
+        return answers
 
     # Upkeep
 
@@ -195,9 +287,15 @@ class Engine:
         if not tasks:
             return []
         changes = [self._ledger.decide(task, AlarmRang(), now, seen(task)) for task in tasks]
+        lost: list[Task] = []
         for task, change, verdict in zip(tasks, changes, await self._ledger.apply(changes), strict=True):
             if verdict is Verdict.APPLIED:
                 self._ledger.tell_change(task, change, now)
+                if task.status.lease is not None:
+                    lost.append(task)
+        await self._ledger.finish()
+        if lost:
+            await self.workers.note(lost, now)
         return tasks
 
     async def follow_clock(self) -> None:
@@ -209,7 +307,8 @@ class Engine:
             await self.clock.measure(self.store.time)
 
     async def close(self) -> None:
-        """Close the store."""
+        """Close the store, after the last events."""
+        await self.publisher.close()
         await self.store.close()
 
     async def _held(self, submission: Submission, holder: TaskId) -> Submitted | FairleadError:
@@ -228,6 +327,7 @@ class Engine:
             (verdict,) = await self._ledger.apply([change])
             if verdict is Verdict.APPLIED:
                 self._ledger.tell_change(task, change, now)
+                await self._ledger.finish()
                 return changed(task, change)
         raise StoreUnavailable(
             f"task {task_id} changed {_TRIES} times while {request.name} was tried; try again when it is calmer"

@@ -12,8 +12,11 @@ from fairlead.core.order import Table, effective_priority
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
 from fairlead.engine.batching import Batcher
+from fairlead.engine.book import QueueBook
 from fairlead.engine.clock import Clock
+from fairlead.engine.feeding import Publisher
 from fairlead.engine.identity import Chance
+from fairlead.engine.metering import Meter
 from fairlead.engine.observe import Happening, Observer, Occurrence, happening_of
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Change, Guard, Receipt, Seen, Verdict
@@ -29,6 +32,8 @@ class Ledger:
         clock: Clock,
         chance: Chance,
         observers: Sequence[Observer],
+        publisher: Publisher,
+        book: QueueBook,
         *,
         batching: bool,
     ) -> None:
@@ -36,6 +41,9 @@ class Ledger:
         self.settings = settings
         self.clock = clock
         self.observers = list(observers)
+        self.publisher = publisher
+        self.book = book
+        self.meter = Meter()
         self._luck = random.Random(chance.getrandbits(64))  # noqa: S311 - spreads retries, guards nothing
         self.add: Callable[[Sequence[Task]], Awaitable[Sequence[Receipt]]] = self._add
         self.apply: Callable[[Sequence[Change]], Awaitable[Sequence[Verdict]]] = store.apply
@@ -45,24 +53,29 @@ class Ledger:
 
     def decide(self, task: Task, event: Event, now: Instant, guard: Guard) -> Change:
         """The change that an event makes to a task."""
-        luck = self._luck.uniform(-1.0, 1.0)
+        luck = 2.0 * self._luck.random() - 1.0
         return Change(task.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
 
     def tell(self, task: Task, at: Instant) -> None:
         """Say that a task has come to its state."""
-        if self.observers:
+        if self.observers or self.publisher.wanted(at):
             self.announce(happening_of(task), at, task)
+
+    def tell_settled(self, task: Task, at: Instant) -> None:
+        """Say how a task has come out of an attempt, and count it."""
+        self.meter.count(task, at)
+        self.tell(task, at)
 
     def tell_change(self, task: Task, change: Change, at: Instant) -> None:
         """Say that a change was applied to a task that stood like this."""
         if change.status is None:
             self.announce(Happening.REMOVED, at, task)
         else:
-            self.tell(changed(task, change), at)
+            self.tell_settled(changed(task, change), at)
 
     def tell_started(self, tasks: Sequence[Task], at: Instant, tables: dict[str, tuple[Table, ...]]) -> None:
         """Say that tasks were claimed, and which of them were promoted."""
-        if not self.observers:
+        if not self.observers and not self.publisher.wanted(at):
             return
         for task in tasks:
             self.announce(Happening.STARTED, at, task)
@@ -71,12 +84,19 @@ class Ledger:
                 self.announce(Happening.PROMOTED, at, task)
 
     def announce(self, happening: Happening, at: Instant, task: Task) -> None:
+        """Tell everyone of an occurrence."""
+        occurrence = Occurrence(happening, at, task)
         for observer in self.observers:
-            observer(Occurrence(happening, at, task))
+            observer(occurrence)
+        self.publisher(occurrence)
+
+    async def finish(self) -> None:
+        """End an operation: what it told is published, unless a task of the event loop will do that."""
+        if self.publisher.due:
+            await self.publisher.flush()
 
     async def _add(self, tasks: Sequence[Task]) -> Sequence[Receipt]:
-        bound = self.settings.queue_bound
-        bounds = {} if bound is None else {task.spec.queue: bound for task in tasks}
+        bounds = self.book.bounds_of({task.spec.queue for task in tasks})
         return await self.store.add(tasks, now=self.clock.now(), bounds=bounds)
 
 

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from fairlead.core.errors import LeaseLost, PayloadTooLarge
 from fairlead.core.events import Completed, Crashed, Failed, Outcome
+from fairlead.core.instant import Instant
 from fairlead.core.lifecycle import settlement
 from fairlead.core.task import Failure, Lease, Task
 from fairlead.engine.ledger import Ledger, changed
 from fairlead.engine.observe import Happening
-from fairlead.storage.values import Held, Verdict
+from fairlead.storage.values import APPLIED, Held, Verdict
 
 
 class Settlement(Struct, frozen=True, gc=False):
@@ -26,7 +27,7 @@ class Settlement(Struct, frozen=True, gc=False):
 async def settle(ledger: Ledger, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
     """How each task stands now, or that its lease is lost. See `Engine.settle`."""
     now = ledger.clock.now()
-    answers: list[Task | LeaseLost] = [LeaseLost(said.task.id) for said in settlements]
+    answers: list[Task | None] = [None] * len(settlements)
     outcomes = [_storable(said.outcome, ledger.settings.payload_limit) for said in settlements]
     unsettled = {position: said.task for position, said in enumerate(settlements)}
     while unsettled:
@@ -38,23 +39,22 @@ async def settle(ledger: Ledger, settlements: Sequence[Settlement]) -> list[Task
         for (position, task), change, verdict in zip(
             unsettled.items(), changes, await ledger.apply(changes), strict=True
         ):
-            match verdict:
-                case Verdict.APPLIED:
-                    answers[position] = settled = changed(task, change)
-                    ledger.tell(settled, now)
-                case Verdict.REPEATED | Verdict.STALE:
-                    unclear[position] = task
-                case Verdict.MISSING:
-                    pass
+            if verdict is APPLIED:
+                answers[position] = settled = changed(task, change)
+                ledger.tell_settled(settled, now)
+            elif verdict is not Verdict.MISSING:
+                unclear[position] = task
         unsettled = await _look_again(ledger, unclear, outcomes, answers) if unclear else {}
-    for said, answer in zip(settlements, answers, strict=True):
-        if isinstance(answer, LeaseLost):
-            ledger.announce(Happening.REFUSED, now, said.task)
-    return answers
+    return [answer or _refuse(ledger, said.task, now) for said, answer in zip(settlements, answers, strict=True)]
+
+
+def _refuse(ledger: Ledger, task: Task, now: Instant) -> LeaseLost:
+    ledger.announce(Happening.REFUSED, now, task)
+    return LeaseLost(task.id)
 
 
 async def _look_again(
-    ledger: Ledger, unclear: dict[int, Task], outcomes: list[Outcome], answers: list[Task | LeaseLost]
+    ledger: Ledger, unclear: dict[int, Task], outcomes: list[Outcome], answers: list[Task | None]
 ) -> dict[int, Task]:
     """Answer the settles that were made before; of the others, give those whose lease still stands, read anew.
 
@@ -76,14 +76,14 @@ async def _look_again(
 
 def _storable(outcome: Outcome, limit: int) -> Outcome:
     """An outcome that fits into the store: of bounded size, and in valid Unicode."""
-    match outcome:
-        case Completed(result) if result is not None and len(result) > limit:
-            error = PayloadTooLarge("result", len(result), limit)
-            return Failed(failure=Failure(type="PayloadTooLarge", message=str(error)), retriable=False)
-        case Failed(failure=failure) | Crashed(failure):
-            return replace(outcome, failure=failure.storable())
-        case _:
+    if isinstance(outcome, Completed):
+        if outcome.result is None or len(outcome.result) <= limit:
             return outcome
+        error = PayloadTooLarge("result", len(outcome.result), limit)
+        return Failed(failure=Failure(type="PayloadTooLarge", message=str(error)), retriable=False)
+    if isinstance(outcome, Failed | Crashed):
+        return replace(outcome, failure=outcome.failure.storable())
+    return outcome
 
 
 def _lease(task: Task) -> Lease:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from msgspec import Struct
 
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Priority, State
+from fairlead.engine.metering import Throughput
+from fairlead.engine.presence import WorkerPresence, WorkerState
 from fairlead.storage.values import Tally
 
 
@@ -25,6 +29,19 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     states: dict[State, int]
     types: dict[str, int]
     """Ready tasks by type."""
+    paused: bool = False
+    """Whether its tasks wait because someone paused it."""
+
+
+class WorkerStats(Struct, frozen=True, kw_only=True):
+    """How many workers there are, and how busy those that live are."""
+
+    active: int = 0
+    draining: int = 0
+    dead: int = 0
+    """Not heard of for one lease length, within the last hour."""
+    total_capacity: int = 0
+    used_capacity: int = 0
 
 
 class Stats(Struct, frozen=True, kw_only=True):
@@ -33,21 +50,33 @@ class Stats(Struct, frozen=True, kw_only=True):
     queues: dict[str, QueueStats]
     states: dict[State, int]
     next_alarm: Instant | None
+    workers: WorkerStats = WorkerStats()
+    throughput: Throughput = Throughput()
+    """What ended within the last minute: the sum of what each live process says it has counted itself, so it may be a
+    heartbeat behind, and what a process counted is gone soon after it."""
     journal_behind: int | None = None
     """How many changed tasks the journal has yet to learn of; None without a journal."""
+    paused_types: tuple[str, ...] = ()
+    """The task types that are paused, in whatever queue."""
 
 
-def stats_of(tally: Tally, now: Instant) -> Stats:
-    """The stats of a tally taken at this moment."""
-    queues: dict[str, QueueStats] = {}
+def stats_of(
+    tally: Tally,
+    now: Instant,
+    workers: Sequence[WorkerPresence] = (),
+    throughput: Throughput | None = None,
+    *,
+    paused: Collection[str] = (),
+    paused_types: Collection[str] = (),
+) -> Stats:
+    """The stats of a tally taken at this moment; a queue that is paused is there even without tasks."""
+    queues = {name: _no_tasks(paused=True) for name in sorted(paused)}
     states = dict.fromkeys(State, 0)
     for lane_tally in tally.lanes:
         lane = lane_tally.lane
         queue = queues.get(lane.queue)
         if queue is None:
-            queue = queues[lane.queue] = QueueStats(
-                lines={priority: LineStats() for priority in Priority}, states=dict.fromkeys(State, 0), types={}
-            )
+            queue = queues[lane.queue] = _no_tasks()
         for state, count in lane_tally.counts.items():
             queue.states[state] += count
             states[state] += count
@@ -57,4 +86,33 @@ def stats_of(tally: Tally, now: Instant) -> Stats:
         line = queue.lines[lane.priority]
         age = 0 if lane_tally.oldest_ready is None else max(0, now - lane_tally.oldest_ready)
         queue.lines[lane.priority] = LineStats(depth=line.depth + ready, oldest_age=max(line.oldest_age, age))
-    return Stats(queues=queues, states=states, next_alarm=tally.next_alarm, journal_behind=tally.journal_behind)
+    return Stats(
+        queues=queues,
+        states=states,
+        next_alarm=tally.next_alarm,
+        workers=_worker_stats(workers),
+        throughput=throughput or Throughput(),
+        journal_behind=tally.journal_behind,
+        paused_types=tuple(sorted(paused_types)),
+    )
+
+
+def _no_tasks(*, paused: bool = False) -> QueueStats:
+    return QueueStats(
+        lines={priority: LineStats() for priority in Priority},
+        states=dict.fromkeys(State, 0),
+        types={},
+        paused=paused,
+    )
+
+
+def _worker_stats(workers: Sequence[WorkerPresence]) -> WorkerStats:
+    by_state = {state: [worker for worker in workers if worker.state is state] for state in WorkerState}
+    alive = by_state[WorkerState.ACTIVE] + by_state[WorkerState.DRAINING]
+    return WorkerStats(
+        active=len(by_state[WorkerState.ACTIVE]),
+        draining=len(by_state[WorkerState.DRAINING]),
+        dead=len(by_state[WorkerState.DEAD]),
+        total_capacity=sum(worker.capacity for worker in alive),
+        used_capacity=sum(worker.running for worker in alive),
+    )
