@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from pathlib import Path
 
 from fairlead import current_task
+from fairlead.core.errors import WrongState
 from fairlead.core.task import Reason, State
 from tests.worker import isolated
 from tests.worker.building import Crew, eventually, reasons
@@ -111,7 +113,9 @@ async def test_a_cancel_asked_while_the_attempt_ends_by_itself_may_come_too_late
             await crew.until(task, lambda stored: stored.state is not State.QUEUED)
             stored = await crew.engine.get(task.id)
             if stored.state is State.EXECUTING:
-                await crew.engine.cancel(task.id)
+                # Too late, if its end is stored first.
+                with contextlib.suppress(WrongState):
+                    await crew.engine.cancel(task.id)
         ends = [await crew.until_ended(task) for task in tasks]
     assert {end.state for end in ends} <= {State.COMPLETED, State.CANCELLED}
     assert [end.status.attempts for end in ends] == [1] * 20

@@ -184,3 +184,27 @@ async def test_impossible_progress_is_an_error_of_the_handler(crew: Crew) -> Non
 def test_there_is_no_current_task_outside_a_handler() -> None:
     with pytest.raises(LookupError, match="no task runs here"):
         current_task()
+
+
+async def test_an_attempt_whose_task_is_given_to_its_own_worker_again_is_stopped(crew: Crew) -> None:
+    attempts: list[int] = []
+    stopped: list[int] = []
+
+    async def work() -> None:
+        attempt = current_task().attempt
+        attempts.append(attempt)
+        try:
+            if attempt == 1:
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.append(attempt)
+            raise
+
+    crew.handle(work)
+    async with crew.working():
+        task = await crew.submit("work")
+        await eventually(lambda: attempts == [1])
+        await crew.lose_lease(task)
+        await crew.until(task, State.COMPLETED)
+        await eventually(lambda: stopped == [1])
+    assert attempts == [1, 2]

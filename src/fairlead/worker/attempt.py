@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from types import TracebackType
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -21,6 +21,10 @@ from fairlead.worker.context import TaskContext, enter
 from fairlead.worker.handlers import Handler, Place
 from fairlead.worker.isolation import Cells, HandlerRaised, ProcessDied
 from fairlead.worker.threads import Raised, Threads
+
+# Named here for every attempt to come, as in `fairlead.core.task`.
+_LOOP: Final = Place.LOOP
+_PROCESS: Final = Place.PROCESS
 
 
 class Stop(enum.Enum):
@@ -92,10 +96,10 @@ class Attempt:
 
     async def _call(self) -> bytes | None:
         handler = self._handler
-        if handler.place is Place.PROCESS:
+        if handler.place is _PROCESS:
             return await self._cells.run(handler, self.task, self._context.progress)
         arguments = handler.signature.decode(self.task.spec.parameters)
-        if handler.place is Place.LOOP:
+        if handler.place is _LOOP:
             result = await handler.function(**arguments)
         else:
             context = contextvars.copy_context()
@@ -139,7 +143,7 @@ class Attempt:
 
     @property
     def _should_cancel(self) -> bool:
-        return self._stop is Stop.CANCEL
+        return self._stop is not None and self._stop is Stop.CANCEL
 
     def _uncancel(self) -> None:
         """Let this task await again: the cancellation was ours, and it has done its work."""

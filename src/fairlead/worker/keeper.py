@@ -14,18 +14,17 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from fairlead.core.errors import StoreError
-from fairlead.core.identity import LeaseToken, TaskId
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
-from fairlead.engine.engine import Engine
 from fairlead.engine.inline import run_inline
 from fairlead.storage.values import Beat, Pulse
 
@@ -58,10 +57,25 @@ class Keeper(Protocol):
     async def close(self) -> None: ...
 
 
+class Leases(Protocol):
+    """What keeps leases, of an engine or of a server; its coroutines must not suspend."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    async def follow_clock(self) -> None: ...
+
+    async def heartbeat(self, beats: Sequence[Beat], /) -> list[Pulse]: ...
+
+    async def look(self, beats: Sequence[Beat], /) -> list[Pulse]:
+        """What a heartbeat would learn, without renewing anything."""
+        ...
+
+
 class Beater:
     """The leases of one worker, and the beating itself. Not safe for threads but for `hold` and `drop`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Leases) -> None:
         self._engine = engine
         self._held: dict[TaskId, LeaseToken] = {}
         self._asked: set[TaskId] = set()
@@ -87,11 +101,13 @@ class Beater:
 
     def look(self) -> dict[TaskId, Pulse]:
         """Those that should stop, without renewing any: a cancel need not wait for the next heartbeat."""
-        held = dict(self._held)
-        if not held:
+        beats = [Beat(task_id, token) for task_id, token in list(self._held.items())]
+        if not beats:
             return {}
-        tasks = run_inline(self._engine.store.get(list(held)))
-        return self._unsaid({task.id: Pulse.CANCEL for task in tasks if task is not None and task.status.cancel_asked})
+        pulses = run_inline(self._engine.look(beats))
+        return self._unsaid(
+            {beat.id: pulse for beat, pulse in zip(beats, pulses, strict=True) if pulse is Pulse.CANCEL}
+        )
 
     def _unsaid(self, news: Mapping[TaskId, Pulse]) -> dict[TaskId, Pulse]:
         fresh = {task_id: pulse for task_id, pulse in news.items() if task_id not in self._asked}
@@ -120,9 +136,10 @@ def keep(
 class ThreadKeeper:
     """Keeps leases from a thread of the worker's own process."""
 
-    def __init__(self, engine: Engine) -> None:
-        """The engine is used from the keeper's thread, and its coroutines must not suspend."""
+    def __init__(self, engine: Leases, close: Callable[[], None] = lambda: None) -> None:
+        """The engine is used from the keeper's thread, and its coroutines must not suspend; `close` is called last."""
         self._engine = engine
+        self._close = close
         self._beater = Beater(engine)
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -151,6 +168,17 @@ class ThreadKeeper:
         self._over.set()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
+        self._close()
+
+
+class Remote(Struct, frozen=True):
+    """A worker of a server."""
+
+    worker: WorkerId
+    key: str | None
+
+    def __repr__(self) -> str:
+        return f"Remote({self.worker!r})"
 
 
 class Brief(Struct, frozen=True):
@@ -159,6 +187,8 @@ class Brief(Struct, frozen=True):
     url: str
     settings: Settings
     worker_process: int
+    remote: Remote | None = None
+    """What it takes beside the URL, if that is a server's."""
 
 
 class Notice(Struct, frozen=True):
@@ -171,8 +201,8 @@ class Notice(Struct, frozen=True):
 class ProcessKeeper:
     """Keeps leases from a process of its own; a keeper that dies is replaced."""
 
-    def __init__(self, url: str, settings: Settings) -> None:
-        self._brief = Brief(url, settings, os.getpid())
+    def __init__(self, url: str, settings: Settings, remote: Remote | None = None) -> None:
+        self._brief = Brief(url, settings, os.getpid(), remote)
         self._held: dict[TaskId, LeaseToken] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._running: asyncio.Task[None] | None = None

@@ -19,7 +19,7 @@ from fairlead.engine.engine import Engine
 from fairlead.engine.inline import run_inline
 from fairlead.storage.opening import open_store
 from fairlead.storage.values import Pulse
-from fairlead.worker.keeper import HEADER, Beater, Brief, Notice, frame, keep
+from fairlead.worker.keeper import HEADER, Beater, Brief, Leases, Notice, frame, keep
 
 
 def is_stopped(process: int) -> bool:
@@ -41,6 +41,16 @@ def _is_over(over: threading.Event, seconds: float, worker: int) -> bool:
     return over.wait(seconds) or os.getppid() != worker
 
 
+def _leases(brief: Brief) -> Leases:
+    """Where leases are renewed: the store itself, or a server."""
+    if brief.remote is None:
+        return Engine(run_inline(open_store(brief.url, blocking=True)), brief.settings, batching=False)
+    from fairlead.client.leases import RemoteLeases
+    from fairlead.client.transport import Address
+
+    return RemoteLeases(Address(brief.url, brief.remote.key), brief.remote.worker, brief.settings)
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -51,8 +61,7 @@ def main() -> None:
         return notices.read(int.from_bytes(header, "big")) if header else b""
 
     brief = msgspec.msgpack.decode(read(), type=Brief)
-    engine = Engine(run_inline(open_store(brief.url, blocking=True)), brief.settings, batching=False)
-    beater = Beater(engine)
+    beater = Beater(_leases(brief))
     over = threading.Event()
 
     def listen() -> None:

@@ -51,8 +51,11 @@ async def _serve(
     ready: Callable[[], None],
 ) -> None:
     services = await prepare()
+    asked = False
 
     def leave() -> None:
+        nonlocal asked
+        asked = True
         for service in services:
             service.leave()
 
@@ -64,8 +67,9 @@ async def _serve(
     try:
         ready()
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        # One that ended by itself takes the others with it: half of what was asked for is not what was asked for.
-        if any(not task.done() for task in running):
+        # One that ended by itself takes the others with it: half of what was asked for is not what was asked for. One
+        # that was asked to leave and is done first does not hurry the others.
+        if not asked and any(not task.done() for task in running):
             leave()
         await asyncio.gather(*running)
     finally:

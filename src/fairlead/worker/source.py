@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from fairlead._version import __version__
 from fairlead.core.errors import LeaseLost
 from fairlead.core.identity import WorkerId
+from fairlead.core.instant import SECOND
 from fairlead.core.task import Task
 from fairlead.engine.engine import Engine, Settlement
 from fairlead.engine.sweep import Sweeper
@@ -26,6 +30,21 @@ class Source(Protocol):
 
     async def unserved(self) -> dict[str, int]:
         """The ready tasks in the worker's queues of types that it cannot run, counted by type."""
+        ...
+
+    async def join(self, capacity: int) -> float:
+        """Make the worker known; how many seconds to leave between two beats."""
+        ...
+
+    async def beat(self, running: int, *, draining: bool) -> bool:
+        """Say that the worker lives and how many tasks it runs; whether it is asked to drain.
+
+        Raises WorkerNotFound when it must join again.
+        """
+        ...
+
+    async def leave(self) -> None:
+        """Say that the worker is no more."""
         ...
 
     async def upkeep(self) -> None:
@@ -62,7 +81,7 @@ class EngineSource:
         return await self._engine.settle(settlements)
 
     async def wait(self, timeout: float) -> None:
-        await self._engine.store.wait(self._queues, timeout)
+        await self._engine.book.wait(self._queues, timeout)
 
     async def unserved(self) -> dict[str, int]:
         stats = await self._engine.stats()
@@ -73,6 +92,25 @@ class EngineSource:
             for task_type, depth in stats.queues[queue].types.items()
             if task_type not in self._types
         }
+
+    async def join(self, capacity: int) -> float:
+        await self._engine.presence.register(
+            self._worker,
+            queues=self._queues,
+            capacity=capacity,
+            capabilities=self._capabilities,
+            types=self._types,
+            host=platform.node(),
+            pid=os.getpid(),
+            version=__version__,
+        )
+        return self._engine.settings.heartbeat / SECOND
+
+    async def beat(self, running: int, *, draining: bool) -> bool:
+        return await self._engine.presence.beat(self._worker, running=running, draining=draining)
+
+    async def leave(self) -> None:
+        await self._engine.presence.leave(self._worker)
 
     async def upkeep(self) -> None:
         await Sweeper(self._engine).run()

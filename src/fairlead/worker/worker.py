@@ -18,6 +18,7 @@ from fairlead.core.task import Progress, Task
 from fairlead.engine.engine import Settlement
 from fairlead.storage.values import Beat, Pulse
 from fairlead.worker.attempt import Attempt, Stop
+from fairlead.worker.attendance import Attendance
 from fairlead.worker.handlers import Handlers
 from fairlead.worker.isolation import Cells
 from fairlead.worker.keeper import Keeper
@@ -86,6 +87,8 @@ class Worker:
     async def run(self) -> None:
         """Work until asked to leave, then drain."""
         await self._keeper.start(self._heard)
+        attendance = Attendance(self._source, self._settings.concurrency, lambda: len(self._attempts))
+        present = asyncio.create_task(attendance.keep(self._leaving, self.leave))
         duties = [
             asyncio.create_task(duty)
             for duty in (
@@ -107,6 +110,9 @@ class Worker:
                 duty.cancel()
             await asyncio.gather(*duties, return_exceptions=True)
             await self._drain()
+            present.cancel()
+            await asyncio.gather(present, return_exceptions=True)
+            await attendance.end()
             await self._keeper.close()
             await self.close()
 
@@ -155,6 +161,9 @@ class Worker:
             self._say(Settlement(task, HandedBack(_UNKNOWN_TYPE_DELAY)))
             return
         self._free -= 1
+        if task.id in self._attempts:
+            # Given to this worker a second time, it is no longer what the first attempt holds.
+            self._heard(task.id, Pulse.LOST)
         attempt = Attempt(task, handler, self._threads, self._cells, self._progressed, self._slot_is_free)
         self._attempts[task.id] = attempt
         if self._leaving.is_set():

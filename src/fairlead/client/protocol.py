@@ -1,0 +1,225 @@
+"""The calls of the worker protocol, as a worker makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from fairlead.client.problems import decoded, error_in
+from fairlead.client.transport import PATIENCE, Transport
+from fairlead.core.errors import LeaseLost
+from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId
+from fairlead.core.instant import SECOND, seconds, span
+from fairlead.core.task import Failure, Lease, Priority, Spec, State, Status, Task
+from fairlead.storage.values import Beat, Pulse
+from fairlead.wire.moments import parse_iso
+from fairlead.wire.workers import (
+    MOST_AT_ONCE,
+    Deregistered,
+    DeregisterRequest,
+    HeartbeatNoted,
+    HeartbeatRequest,
+    LeasedTask,
+    Polled,
+    PollRequest,
+    ProgressNoted,
+    ProgressRequest,
+    Registered,
+    RegisterRequest,
+    ReportedError,
+    Result,
+    ResultAnswer,
+    Running,
+    WorkerStatus,
+)
+
+T = TypeVar("T")
+
+_ROOM: Final = 8 * 1024 * 1024
+"""How many bytes of results go into one request."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Said(Struct, frozen=True):
+    """A result as it goes over the wire."""
+
+    task_id: TaskId
+    encoded: bytes
+
+
+class WorkerCalls:
+    """One worker's calls to a server."""
+
+    def __init__(self, transport: Transport, worker: WorkerId) -> None:
+        self._transport = transport
+        self.worker = worker
+
+    async def poll(self, capabilities: Sequence[str], limit: int, wait: float) -> tuple[list[Task], bool]:
+        """Tasks, best first, and whether the worker should drain."""
+        body = PollRequest(capabilities=tuple(capabilities), available_capacity=limit, wait_seconds=wait)
+        polled = await self._ask("poll", body, Polled, patience=PATIENCE + wait)
+        return [self._task(leased) for leased in polled.tasks], polled.should_drain
+
+    async def progress(self, beat: Beat) -> Pulse:
+        """Say how far an attempt is."""
+        if beat.progress is None:
+            raise ValueError(f"task {beat.id}: there is no progress to report")
+        said = beat.progress.dated(0)
+        body = ProgressRequest(task_id=beat.id, lease=beat.token, percent=said.percent, message=said.message)
+        try:
+            noted = await self._ask("progress", body, ProgressNoted, subject=beat.id)
+        except LeaseLost:
+            return Pulse.LOST
+        return Pulse.CANCEL if noted.cancel else Pulse.HELD
+
+    async def settle(self, said: Sequence[Said]) -> list[State | LeaseLost]:
+        """Say how attempts ended; how each task stands now, or that its lease is lost."""
+        answers: list[State | LeaseLost] = []
+        for batch in _batches(said):
+            body = b'{"results":[%b]}' % b",".join(one.encoded for one in batch)
+            reply = await self._transport.ask("POST", self._path("result"), body)
+            noted = decoded(reply, ResultAnswer, self._transport.address)
+            for one, answer in zip(batch, noted.results or (), strict=True):
+                if answer.problem is None:
+                    answers.append(State(answer.status or State.EXECUTING))
+                    continue
+                error = error_in(answer.problem, self._transport.address, one.task_id)
+                if not isinstance(error, LeaseLost):
+                    raise error
+                answers.append(error)
+        return answers
+
+    async def heartbeat(
+        self,
+        beats: Sequence[Beat] = (),
+        *,
+        load: int | None = None,
+        status: WorkerStatus | None = None,
+        renew: bool = True,
+    ) -> tuple[list[Pulse], bool]:
+        """How the leases stand, renewed unless said otherwise, and whether the worker should drain."""
+        pulses: list[Pulse] = []
+        should_drain = False
+        for start in range(0, max(1, len(beats)), MOST_AT_ONCE):
+            some = beats[start : start + MOST_AT_ONCE]
+            running = tuple(Running(task_id=beat.id, lease=beat.token) for beat in some)
+            total = len(beats) if load is None else load
+            body = HeartbeatRequest(current_load=total, status=status, running=running, renew=renew)
+            noted = await self._ask("heartbeat", body, HeartbeatNoted)
+            lost, cancel = set(noted.lost), set(noted.cancel)
+            pulses += [
+                Pulse.LOST if beat.id in lost else Pulse.CANCEL if beat.id in cancel else Pulse.HELD for beat in some
+            ]
+            should_drain = noted.should_drain
+        return pulses, should_drain
+
+    async def deregister(self, tasks: Sequence[Task]) -> None:
+        """Leave, and hand back what was not even begun, along with all else that the worker holds."""
+        running = tuple(
+            Running(task_id=task.id, lease=task.status.lease.token)
+            for task in tasks[:MOST_AT_ONCE]
+            if task.status.lease is not None
+        )
+        await self._ask("deregister", DeregisterRequest(running=running), Deregistered)
+
+    async def _ask(self, call: str, body: Struct, kind: type[T], *, subject: str = "", patience: float = PATIENCE) -> T:
+        reply = await self._transport.ask("POST", self._path(call), _encode(body), patience=patience)
+        return decoded(reply, kind, self._transport.address, subject or self.worker)
+
+    def _path(self, call: str) -> str:
+        return f"/internal/workers/{self.worker}/{call}"
+
+    def _task(self, leased: LeasedTask) -> Task:
+        """A task as its handler's worker needs it; what only the store needs to know is not there."""
+        timeout = max(1, span(leased.timeout_seconds))
+        spec = Spec(
+            id=TaskId(leased.task_id),
+            queue=leased.queue,
+            type=leased.task_type,
+            parameters=bytes(leased.parameters),
+            requires=leased.required_capabilities,
+            created_at=parse_iso(leased.created_at),
+            timeout=timeout,
+            max_retries=leased.max_retries,
+            max_crashes=0,
+            tenant=leased.tenant,
+            tags=leased.tags,
+            trace=leased.trace_id,
+        )
+        status = Status(
+            state=State.EXECUTING,
+            priority=Priority.parse(leased.priority),
+            ready_at=spec.created_at,
+            timeout=timeout,
+            attempts=leased.attempt,
+            retries=leased.retry_count,
+            lease=Lease(token=LeaseToken(leased.lease), worker=self.worker, until=0),
+        )
+        return Task(spec, status)
+
+
+async def register(transport: Transport, request: RegisterRequest) -> Registered:
+    """Make a worker known to a server."""
+    reply = await transport.ask("POST", "/internal/workers/register", _encode(request))
+    return decoded(reply, Registered, transport.address)
+
+
+def said(task: Task, outcome: Outcome) -> Said:
+    """How an attempt ended, ready to be sent."""
+    if task.status.lease is None:
+        raise ValueError(f"task {task.id} is {task.state}: only a task as it was claimed can be settled")
+    encoded = _encode(_result(task.id, task.status.lease.token, outcome))
+    if len(encoded) > _ROOM:
+        failure = Failure(
+            type="PayloadTooLarge", message=f"the result is {len(encoded):,} bytes, more than a server would read"
+        )
+        encoded = _encode(_result(task.id, task.status.lease.token, Failed(failure=failure, retriable=False)))
+    return Said(task.id, encoded)
+
+
+def _result(task_id: TaskId, lease: LeaseToken, outcome: Outcome) -> Result:
+    match outcome:
+        case Completed(result):
+            return Result(
+                task_id=task_id, lease=lease, status="completed", result=Raw(b"null" if result is None else result)
+            )
+        case Failed(failure=failure, retriable=retriable, after=after):
+            return Result(
+                task_id=task_id,
+                lease=lease,
+                status="failed",
+                error=_error(failure, retriable=retriable),
+                retry_after_seconds=None if after is None else seconds(after),
+            )
+        case TimedOut():
+            return Result(task_id=task_id, lease=lease, status="timed_out")
+        case Crashed(failure):
+            return Result(task_id=task_id, lease=lease, status="crashed", error=_error(failure, retriable=True))
+        case HandedBack(after):
+            return Result(task_id=task_id, lease=lease, status="handed_back", retry_after_seconds=after / SECOND)
+        case CancelConfirmed():
+            return Result(task_id=task_id, lease=lease, status="cancelled")
+
+
+def _error(failure: Failure, *, retriable: bool) -> ReportedError:
+    storable = failure.storable()
+    return ReportedError(
+        type=storable.type, message=storable.message, traceback=storable.traceback, retriable=retriable
+    )
+
+
+def _batches(said: Sequence[Said]) -> list[list[Said]]:
+    batches: list[list[Said]] = []
+    room = 0
+    for one in said:
+        if not batches or len(batches[-1]) == MOST_AT_ONCE or room < len(one.encoded):
+            batches.append([])
+            room = _ROOM
+        batches[-1].append(one)
+        room -= len(one.encoded) + 1
+    return batches

@@ -1,0 +1,175 @@
+"""Tasks for a worker, from a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import platform
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from fairlead._version import __version__
+from fairlead.client.protocol import WorkerCalls, register, said
+from fairlead.client.transport import Transport
+from fairlead.core.errors import LeaseLost, WorkerNotFound
+from fairlead.core.identity import WorkerId
+from fairlead.core.instant import MILLISECOND, span
+from fairlead.core.settings import Settings
+from fairlead.core.task import Task
+from fairlead.engine.engine import Settlement
+from fairlead.storage.values import Beat, Pulse
+from fairlead.wire.workers import Registered, RegisterRequest
+
+POLL_SECONDS: Final = 20.0
+"""How long a poll waits for tasks: less than proxies let a request take."""
+
+_AT_ONCE: Final = 8
+"""How many progress reports are under way at once."""
+
+
+class RemoteSource:
+    """A `fairlead.worker.source.Source` over the worker protocol.
+
+    An idle worker waits in one long poll. What that brings is kept for the next claim, which asks for no less than the
+    poll did: slots only become free meanwhile, so no more is ever taken than there is room for.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        queues: Sequence[str],
+        capabilities: Collection[str],
+        types: Collection[str],
+        *,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        self._transport = transport
+        self._queues = tuple(queues)
+        self._capabilities = tuple(sorted(capabilities))
+        self._types = tuple(sorted(types))
+        self._poll_seconds = poll_seconds
+        self._capacity = 1
+        self._worker: WorkerId | None = None
+        self._registered: Registered | None = None
+        self._registering = asyncio.Lock()
+        self._kept: list[Task] = []
+        self._limit = 1
+        self._quiet = False
+        """Whether the last poll waited in vain, so that another one need not ask first whether there is something."""
+
+    @property
+    def worker(self) -> WorkerId:
+        """The worker's id; known once it has joined."""
+        if self._worker is None:
+            raise RuntimeError("the worker has no id before it has joined")
+        return self._worker
+
+    def settings(self, settings: Settings) -> Settings:
+        """These settings with the server's lease and heartbeat, which are the ones that count."""
+        if self._registered is None:
+            return settings
+        heartbeat = self._registered.heartbeat_interval_ms * MILLISECOND
+        return replace(settings, lease=span(self._registered.lease_seconds), heartbeat=heartbeat)
+
+    async def join(self, capacity: int) -> float:
+        self._capacity = capacity
+        registered = await self._register()
+        return registered.heartbeat_interval_ms / 1_000
+
+    async def claim(self, limit: int) -> list[Task]:
+        self._limit = limit
+        if self._kept:
+            taken, self._kept = self._kept[:limit], self._kept[limit:]
+            return taken
+        if self._quiet:
+            self._quiet = False
+            return []
+        return await self._poll(limit, 0.0)
+
+    async def wait(self, timeout: float) -> None:
+        """Wait in a long poll, however short a time another source would have been waited for."""
+        polling = asyncio.create_task(self._poll(self._limit, self._poll_seconds))
+        try:
+            tasks = await asyncio.shield(polling)
+        except asyncio.CancelledError:
+            # Hanging up has the server hand back what it was about to give. What is here already is handed back below.
+            polling.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                self._kept += await polling
+            raise
+        self._kept += tasks
+        self._quiet = not tasks
+
+    async def report(self, beats: Sequence[Beat]) -> list[Pulse]:
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(beat: Beat) -> Pulse:
+            async with room:
+                return await self._calls.progress(beat)
+
+        return list(await asyncio.gather(*(one(beat) for beat in beats)))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
+        answers = await self._calls.settle([said(one.task, one.outcome) for one in settlements])
+        return [
+            answer
+            if isinstance(answer, LeaseLost)
+            else Task(one.task.spec, replace(one.task.status, state=answer, lease=None))
+            for one, answer in zip(settlements, answers, strict=True)
+        ]
+
+    async def unserved(self) -> dict[str, int]:
+        """Not known here: how the queues stand is for those to see whose key allows it."""
+        return {}
+
+    async def beat(self, running: int, *, draining: bool) -> bool:
+        try:
+            _, should_drain = await self._calls.heartbeat(load=running, status="draining" if draining else "active")
+        except WorkerNotFound:
+            self._registered = None
+            raise
+        return should_drain
+
+    async def leave(self) -> None:
+        if self._worker is not None:
+            with contextlib.suppress(WorkerNotFound):
+                await self._calls.deregister(self._kept)
+        self._kept = []
+        await self._transport.close()
+
+    async def upkeep(self) -> None:
+        """The server has the duties."""
+        await asyncio.get_running_loop().create_future()
+
+    @property
+    def _calls(self) -> WorkerCalls:
+        return WorkerCalls(self._transport, self.worker)
+
+    async def _poll(self, limit: int, wait: float) -> list[Task]:
+        await self._register()
+        try:
+            tasks, _ = await self._calls.poll(self._capabilities, limit, wait)
+        except WorkerNotFound:
+            self._registered = None
+            await self._register()
+            tasks, _ = await self._calls.poll(self._capabilities, limit, wait)
+        return tasks
+
+    async def _register(self) -> Registered:
+        """Register, unless that is done; under the same id as before, so that its leases stay its own."""
+        async with self._registering:
+            if self._registered is None:
+                request = RegisterRequest(
+                    capabilities=self._capabilities,
+                    capacity=self._capacity,
+                    task_types=self._types,
+                    queues=self._queues,
+                    version=__version__,
+                    host=platform.node(),
+                    worker_id=self._worker,
+                )
+                self._registered = await register(self._transport, request)
+                self._worker = WorkerId(self._registered.worker_id)
+            return self._registered
