@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import SECOND
 from fairlead.core.order import HeadStart, Promote, Strict, Weighted
 from fairlead.core.settings import Settings
@@ -175,3 +176,20 @@ def test_the_processs_own_environment_and_folder_are_the_default(
 )
 def test_what_kubernetes_sets_for_a_service_of_our_name_is_not_ours(name: str, value: str, tmp_path: Path) -> None:
     assert load({}, {name: value}, tmp_path) == read(tmp_path)
+
+
+def test_a_port_of_our_own_is_told_from_a_service_link(tmp_path: Path) -> None:
+    assert load({}, {"FAIRLEAD_PORT": "9000"}, tmp_path).port == 9000
+    with pytest.raises(InvalidSettings, match="port cannot be 'nine'"):
+        load({}, {"FAIRLEAD_PORT": "nine"}, tmp_path)
+
+
+def test_the_key_to_a_server_is_never_shown() -> None:
+    configuration = load(environ={"FAIRLEAD_API_KEY": "fl_abc_secret"}, folder=Path("/nonexistent"))
+
+    assert configuration.api_key == "fl_abc_secret"
+    assert {entry.key: entry.value for entry in configuration.entries()}["api_key"] == "***"
+    assert "secret" not in repr(configuration)
+    with pytest.raises(InvalidSettings) as refused:
+        load(flags={"api_key": ["fl_abc_secret"]}, environ={}, folder=Path("/nonexistent"))
+    assert "secret" not in str(refused.value)

@@ -5,24 +5,29 @@ from __future__ import annotations
 import logging
 import platform
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from fairlead.core.errors import InvalidSettings
+from fairlead.client.transport import is_remote
+from fairlead.core.errors import InvalidSchedule, InvalidSettings, StoreRefused
 from fairlead.core.identity import WorkerId
 from fairlead.core.settings import Settings
 from fairlead.core.submission import DEFAULT_QUEUE
 from fairlead.engine.observe import Observer
 from fairlead.sdk.configuration import load
-from fairlead.sdk.connection import Connection
-from fairlead.sdk.definition import CoroutineTask, FunctionTask, Options
+from fairlead.sdk.connection import Connection, Link
+from fairlead.sdk.cron import CronDecorator, ScheduleOptions, schedule_of
+from fairlead.sdk.definition import CoroutineTask, FunctionTask, Options, TaskDefinition
+from fairlead.sdk.fleet import AppWorkers
+from fairlead.sdk.queues import AppQueues
 from fairlead.sdk.rehearsal import Rehearsal
-from fairlead.storage.opening import check_journal, check_url
+from fairlead.sdk.remote import RemoteConnection, connect
+from fairlead.sdk.schedules import AppSchedules
 from fairlead.worker.handlers import Handler, Handlers
 from fairlead.worker.isolation import location
 from fairlead.worker.keeper import Keeper, ProcessKeeper, ThreadKeeper
 from fairlead.worker.serving import serve
-from fairlead.worker.source import EngineSource
+from fairlead.worker.source import EngineSource, Source
 from fairlead.worker.worker import Worker, WorkerSettings
 
 P = ParamSpec("P")
@@ -52,20 +57,43 @@ class Fairlead:
         journal: str | None = None,
         settings: Settings | None = None,
         observers: Sequence[Observer] = (),
+        api_key: str | None = None,
     ) -> None:
-        """What is not given comes from the configuration: FAIRLEAD_* variables, fairlead.toml, defaults."""
-        if store is None or settings is None or (journal is None and store.startswith("redis")):
+        """What is not given comes from the configuration: FAIRLEAD_* variables, fairlead.toml, defaults.
+
+        The store may be a server: `https://host`, with a key to it as `api_key`.
+        """
+        if (
+            store is None
+            or settings is None
+            or (journal is None and store.startswith("redis"))
+            or (api_key is None and is_remote(store))
+        ):
             configuration = load()
+            api_key = configuration.api_key if api_key is None else api_key
             store = configuration.store if store is None else store
             settings = configuration.engine_settings() if settings is None else settings
             if journal is None and store.startswith("redis"):
                 journal = configuration.journal_url
-        check_url(store)
-        check_journal(store, journal)
         self.settings = settings
         self.handlers = Handlers()
+        self.schedules = AppSchedules(self.connection)
+        """The schedules: those that `cron` declares, and to add, pause, resume, run and remove them."""
         self._observers = observers
-        self._connection = Connection(store, self.settings, journal=journal, observers=observers)
+        self._api_key = api_key
+        self._connection: Connection | RemoteConnection = connect(
+            store, settings, journal=journal, observers=observers, api_key=api_key
+        )
+
+    @property
+    def queues(self) -> AppQueues:
+        """The queues: to pause, resume, change and purge."""
+        return AppQueues(self.connection)
+
+    @property
+    def workers(self) -> AppWorkers:
+        """The workers, wherever they run: to look at and to drain."""
+        return AppWorkers(self.connection)
 
     @property
     def store(self) -> str:
@@ -125,8 +153,43 @@ class Fairlead:
         kind = CoroutineTask if handler.is_async else FunctionTask
         return kind(function, handler, self.connection, options)
 
-    def connection(self) -> Connection:
-        """The way to the store."""
+    def cron(
+        self,
+        cron: str,
+        *,
+        name: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> CronDecorator:
+        """Submit a task type again and again: `@app.cron("*/5 * * * *", timezone="Europe/Berlin")` over `@app.task`.
+
+        The schedule is called like the task type unless it has a name. It is stored when a worker of the app starts;
+        one that is no longer declared stays in the store until it is removed there.
+        """
+
+        def declare(task: Any) -> Any:
+            definition = task if isinstance(task, TaskDefinition) else self._define(task)
+            submission = definition.call(**(parameters or {})).submission
+            schedule = schedule_of(name or definition.handler.type, cron, submission, options)
+            if schedule.name in self.schedules.declared:
+                raise InvalidSchedule(
+                    "name", f"the schedule {schedule.name!r} is declared twice; give one of them a name of its own"
+                )
+            self.schedules.declared[schedule.name] = schedule
+            return definition
+
+        return declare
+
+    def connection(self) -> Link:
+        """The way to the store, or to the server in front of it."""
+        return self._connection
+
+    def store_connection(self) -> Connection:
+        """The way to the store itself; raises InvalidSettings if the app is on a server."""
+        if isinstance(self._connection, RemoteConnection):
+            raise InvalidSettings(
+                f"{self.store} is a server, and this needs the store itself; give the store's own URL"
+            )
         return self._connection
 
     async def worker(
@@ -140,12 +203,21 @@ class Fairlead:
         """A worker for this app's task types, to be run on the running event loop."""
         if not self.handlers.types:
             raise InvalidSettings("the app has no task types, so a worker has nothing to do; add one with @app.task")
-        identity = worker_id()
+        source: Source
+        if isinstance(self._connection, RemoteConnection):
+            capacity = (settings or WorkerSettings()).concurrency
+            remote = await self._connection.source(queues, capabilities, self.handlers.types, capacity=capacity)
+            identity, source = remote.worker, remote
+            keeper = self._connection.keeper(remote, process=keeper_process)
+            await self._declare_remotely(self._connection)
+        else:
+            identity = worker_id()
+            engine = await self._connection.engine()
+            await engine.schedules.declare(self.schedules.declared.values())
+            source = EngineSource(engine, identity, list(queues), frozenset(capabilities), self.handlers.types)
+            keeper = self._keeper(self._connection, keeper_process)
         log.info("this is worker %s", identity)
-        source = EngineSource(
-            await self._connection.engine(), identity, list(queues), frozenset(capabilities), self.handlers.types
-        )
-        return Worker(source, self.handlers, self._keeper(keeper_process), settings)
+        return Worker(source, self.handlers, keeper, settings)
 
     def run_worker(
         self,
@@ -167,21 +239,29 @@ class Fairlead:
 
     def testing(self) -> Rehearsal:
         """A context in which tasks run in this process, in memory, on a clock that the test moves."""
-        return Rehearsal(self.handlers, self.settings, self._swap)
+        return Rehearsal(self.handlers, self.settings, self._swap, self.schedules.declared)
 
     @property
     def journal(self) -> str | None:
         """The URL of the journal behind the store, if there is one."""
         return self._connection.journal
 
-    def rebind(self, store: str, observers: Sequence[Observer] = (), *, journal: str | None = None) -> None:
+    def rebind(
+        self,
+        store: str,
+        observers: Sequence[Observer] = (),
+        *,
+        journal: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
         """Use another store, and tell these observers too: for a program that runs an app, before it does."""
-        check_url(store)
-        check_journal(store, journal)
         self._observers = (*self._observers, *observers)
-        self._connection = Connection(store, self.settings, journal=journal, observers=self._observers)
+        self._api_key = api_key or self._api_key
+        self._connection = connect(
+            store, self.settings, journal=journal, observers=self._observers, api_key=self._api_key
+        )
 
-    def _swap(self, connection: Connection) -> Connection:
+    def _swap(self, connection: Connection | RemoteConnection) -> Connection | RemoteConnection:
         """Use another connection; the answer is the one used so far."""
         self._connection, former = connection, self._connection
         return former
@@ -190,10 +270,17 @@ class Fairlead:
         """Close the store, as far as this event loop and synchronous code have opened it."""
         await self._connection.close()
 
-    def _keeper(self, process: bool) -> Keeper:
-        if process and not self.store.startswith("memory:"):
-            return ProcessKeeper(self.store, self.settings)
-        return ThreadKeeper(self._connection.inline())
+    async def _declare_remotely(self, connection: RemoteConnection) -> None:
+        """Put the declared schedules, if the key may: one for workers only need not."""
+        try:
+            await (await connection.engine()).schedules.declare(self.schedules.declared.values())
+        except StoreRefused as error:
+            log.warning("the schedules %s are not stored: %s", ", ".join(self.schedules.declared), error)
+
+    def _keeper(self, connection: Connection, process: bool) -> Keeper:
+        if process and not connection.url.startswith("memory:"):
+            return ProcessKeeper(connection.url, self.settings)
+        return ThreadKeeper(connection.inline())
 
 
 def worker_id() -> WorkerId:

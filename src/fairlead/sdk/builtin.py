@@ -17,6 +17,7 @@ def builtin_app(configuration: Configuration, *, observers: Sequence[Observer] =
         journal=configuration.journal_url,
         settings=configuration.engine_settings(),
         observers=observers,
+        api_key=configuration.api_key,
     )
     settings = BuiltinSettings(
         webhook_allow_private=configuration.webhook_allow_private,

@@ -33,7 +33,10 @@ _PREFIX: Final = "FAIRLEAD_"
 _SERVICE_LINK: Final = re.compile(
     r"FAIRLEAD_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)"
 )
-"""What Kubernetes sets in every pod beside a service called fairlead or fairlead-…; none of it is meant for us."""
+"""What Kubernetes sets in every pod beside a service called fairlead or fairlead-…; none of it is meant for us.
+
+FAIRLEAD_PORT is ours too: a URL is from Kubernetes, anything else is meant to be a port.
+"""
 
 _PASSWORD: Final = re.compile(r"^([A-Za-z][\w+.-]*://[^:/?#@]*):.*@", re.DOTALL)
 _SECRET: Final = re.compile(r"([?&][^=&]*(?:password|passwd|secret|token|key)[^=&]*=)[^&#]*", re.IGNORECASE)
@@ -57,7 +60,7 @@ class Configuration(Keys, frozen=True, kw_only=True):
     def entries(self) -> Iterator[Entry]:
         """Every key, in the order of the table."""
         for key in KEYS.values():
-            yield Entry(key.name, masked(getattr(self, key.name)), self.origins.get(key.name, DEFAULT), key.doc)
+            yield Entry(key.name, _shown(key, getattr(self, key.name)), self.origins.get(key.name, DEFAULT), key.doc)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:  # type: ignore[override]
         return ((entry.key, entry.value) for entry in self.entries())
@@ -104,6 +107,8 @@ class Configuration(Keys, frozen=True, kw_only=True):
             payload_limit=self.payload_limit,
             queue_bound=self.queue_bound,
             sweep_interval=span(self.sweep_interval_seconds),
+            dead_letter_alert=self.dead_letter_alert,
+            dead_letter_alerts=tuple(map(_alert, self.dead_letter_alerts)),
         )
 
     def _order(self) -> Policy:
@@ -136,6 +141,13 @@ class Configuration(Keys, frozen=True, kw_only=True):
 
 def _priority(max_retries: int, timeout_seconds: float) -> PriorityDefaults:
     return PriorityDefaults(max_retries=max_retries, timeout=span(timeout_seconds))
+
+
+def _alert(written: str) -> tuple[str, int]:
+    kind, _, count = written.rpartition(":")
+    if not kind or not count.isdecimal() or int(count) < 1:
+        raise InvalidSettings(f"dead_letter_alerts cannot be {written!r}; use a type and a number: send_mail:100")
+    return kind, int(count)
 
 
 class _Said(Struct, frozen=True):
@@ -193,11 +205,15 @@ def _from_flags(flags: Mapping[str, object]) -> Iterator[_Said]:
 def _from_environment(environ: Mapping[str, str]) -> Iterator[_Said]:
     variables = {key.variable: key for key in KEYS.values()}
     for name, value in environ.items():
-        if not name.startswith(_PREFIX) or name == "FAIRLEAD_CONFIG" or not value or _SERVICE_LINK.fullmatch(name):
+        if not name.startswith(_PREFIX) or name == "FAIRLEAD_CONFIG" or not value or _is_service_link(name, value):
             continue
         if name not in variables:
             raise _unknown(f"environment variable {name}", name, variables, _PREFIX)
         yield _Said(variables[name], value, name)
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    return _SERVICE_LINK.fullmatch(name) is not None and (name != "FAIRLEAD_PORT" or "://" in value)
 
 
 def _from_file(file: Path, *, must_exist: bool) -> Iterator[_Said]:
@@ -265,7 +281,7 @@ def _converted(said: _Said) -> Any:
     except (msgspec.ValidationError, InvalidTask, ValueError) as error:
         reason = f": {error}" if isinstance(error, InvalidTask) else ""
         raise InvalidSettings(
-            f"{key.name} cannot be {masked(said.value)!r} (from {said.origin}){reason}; use {key.remedy}"
+            f"{key.name} cannot be {_shown(key, said.value)!r} (from {said.origin}){reason}; use {key.remedy}"
         ) from None
     return converted
 
@@ -275,6 +291,11 @@ def _check_names(key: Key, names: tuple[str, ...]) -> None:
         raise ValueError("a list that must not be empty")
     for name in names:
         check_name(key.name, name)
+
+
+def _shown(key: Key, value: Any) -> Any:
+    """A key's value, fit to be shown."""
+    return "***" if key.secret and value is not None else masked(value)
 
 
 def masked(value: Any) -> Any:

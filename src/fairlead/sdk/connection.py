@@ -7,41 +7,55 @@ import contextlib
 import os
 import threading
 from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
 
 from fairlead.core.settings import Settings
 from fairlead.engine.clock import Clock
 from fairlead.engine.engine import Engine
+from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
 from fairlead.engine.observe import Observer
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.opening import open_store
 from fairlead.storage.protocol import Store
 
+E = TypeVar("E", bound=Facade)
 
-class Connection:
-    """Opens the store when it is first used, from wherever it is used: event loops, threads, forked processes."""
 
-    def __init__(
-        self,
-        url: str,
-        settings: Settings,
-        *,
-        journal: str | None = None,
-        clock: Clock | None = None,
-        observers: Sequence[Observer] = (),
-    ) -> None:
+class Link(Protocol):
+    """The way from an app to its tasks: to the store itself, or to a server in front of it."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def journal(self) -> str | None: ...
+
+    async def engine(self) -> Facade:
+        """The engine of the running event loop."""
+        ...
+
+    def inline(self) -> Facade:
+        """The engine for synchronous code; safe for threads, and its coroutines never suspend."""
+        ...
+
+    async def close(self) -> None: ...
+
+    def close_inline(self) -> None: ...
+
+
+class Openings(Generic[E]):
+    """Opens engines when they are first used, from wherever that is: event loops, threads, forked processes."""
+
+    def __init__(self, url: str, journal: str | None = None) -> None:
         self.url = url
         self.journal = journal
-        self.settings = settings
-        self._clock = clock
-        self._observers = observers
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._memory = MemoryStore() if url.startswith("memory:") else None
-        self._inline: Engine | None = None
-        self._by_loop: dict[asyncio.AbstractEventLoop, asyncio.Task[Engine]] = {}
+        self._inline: E | None = None
+        self._by_loop: dict[asyncio.AbstractEventLoop, asyncio.Task[E]] = {}
 
-    async def engine(self) -> Engine:
+    async def engine(self) -> E:
         """The engine of the running event loop."""
         loop = asyncio.get_running_loop()
         opening = self._by_loop.get(loop)
@@ -63,14 +77,13 @@ class Connection:
                 with contextlib.suppress(Exception):
                     await opening.result().close()
 
-    def inline(self) -> Engine:
+    def inline(self) -> E:
         """The engine for synchronous code; safe for threads, and its coroutines never suspend."""
         with self._lock:
             if self._inline is None or self._process != os.getpid():
                 # What a forked child inherits belongs to its parent.
                 self._process = os.getpid()
-                self._inline = self._engine(run_inline(self._store(blocking=True)), batching=False)
-                run_inline(self._inline.follow_clock())
+                self._inline = self._open_inline()
             return self._inline
 
     async def close(self) -> None:
@@ -88,9 +101,39 @@ class Connection:
                 run_inline(self._inline.close())
             self._inline = None
 
+    async def _open(self) -> E:
+        raise NotImplementedError
+
+    def _open_inline(self) -> E:
+        raise NotImplementedError
+
+
+class Connection(Openings[Engine]):
+    """The way to a store."""
+
+    def __init__(
+        self,
+        url: str,
+        settings: Settings,
+        *,
+        journal: str | None = None,
+        clock: Clock | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        super().__init__(url, journal)
+        self.settings = settings
+        self._clock = clock
+        self._observers = observers
+        self._memory = MemoryStore() if url.startswith("memory:") else None
+
     async def _open(self) -> Engine:
         engine = self._engine(await self._store(blocking=False), batching=True)
         await engine.follow_clock()
+        return engine
+
+    def _open_inline(self) -> Engine:
+        engine = self._engine(run_inline(self._store(blocking=True)), batching=False)
+        run_inline(engine.follow_clock())
         return engine
 
     async def _store(self, *, blocking: bool) -> Store:

@@ -18,7 +18,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import Priority
 from fairlead.engine.engine import Submitted
 from fairlead.engine.inline import run_inline
-from fairlead.sdk.connection import Connection
+from fairlead.sdk.connection import Link
 from fairlead.sdk.handle import TaskHandle
 from fairlead.sdk.transaction import add_in, add_in_sync
 from fairlead.worker.handlers import Handler
@@ -62,7 +62,7 @@ class TaskDefinition(Generic[P, R]):
         self,
         function: Callable[P, Any],
         handler: Handler,
-        connect: Callable[[], Connection],
+        connect: Callable[[], Link],
         options: Mapping[str, Any],
     ) -> None:
         self.__wrapped__ = function
@@ -116,7 +116,7 @@ class TaskDefinition(Generic[P, R]):
         """
         submission = self.call(*args, **kwargs).submission
         engine = await self._connect().engine()
-        task = engine.prepare(submission)
+        task = await engine.prepare(submission)
         await add_in(connection, self._connect().url, task, engine.clock.now())
         return self._handle(Submitted(task))
 
@@ -124,7 +124,7 @@ class TaskDefinition(Generic[P, R]):
         """`submit_in`, on a synchronous connection of psycopg's or SQLAlchemy's."""
         submission = self.call(*args, **kwargs).submission
         engine = self._connect().inline()
-        task = engine.prepare(submission)
+        task = run_inline(engine.prepare(submission))
         add_in_sync(connection, self._connect().url, task, engine.clock.now())
         return self._handle(Submitted(task))
 

@@ -11,8 +11,9 @@ from typing import Any, Final, Generic, TypeVar
 from fairlead.core.errors import TaskFailed
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Failure, State, Task
+from fairlead.engine.facade import Facade, Patient
 from fairlead.engine.inline import run_inline
-from fairlead.sdk.connection import Connection
+from fairlead.sdk.connection import Link
 
 R = TypeVar("R")
 
@@ -24,7 +25,7 @@ class TaskHandle(Generic[R]):
     """One submitted task."""
 
     def __init__(
-        self, task: Task, connection: Connection, decode: Callable[[bytes | None], Any], *, existing: bool = False
+        self, task: Task, connection: Link, decode: Callable[[bytes | None], Any], *, existing: bool = False
     ) -> None:
         self._task = task
         self._connection = connection
@@ -64,8 +65,10 @@ class TaskHandle(Generic[R]):
 
         Raises TaskFailed if it ended without a result, TimeoutError if it has not ended in so many seconds.
         """
+        deadline = _deadline(timeout)
         for pause in _pauses(self.id, timeout):
-            if (await self.refresh()).status.ended:
+            self._task = await _look(await self._connection.engine(), self.id, deadline)
+            if self.status.ended:
                 break
             await asyncio.sleep(pause)
         return self._result()
@@ -82,8 +85,10 @@ class TaskHandle(Generic[R]):
 
     def result_sync(self, timeout: float | None = None) -> R:
         """`result`, from synchronous code."""
+        deadline = _deadline(timeout)
         for pause in _pauses(self.id, timeout):
-            if self.refresh_sync().status.ended:
+            self._task = run_inline(_look(self._connection.inline(), self.id, deadline))
+            if self.status.ended:
                 break
             time.sleep(pause)
         return self._result()
@@ -100,6 +105,17 @@ class TaskHandle(Generic[R]):
             raise TaskFailed(self.id, status.state, status.reason, cause)
         result: R = self._decode(status.result)
         return result
+
+
+async def _look(engine: Facade, task_id: TaskId, deadline: float) -> Task:
+    """The task as it stands; a server is asked to wait for its end, as each look is a request."""
+    if isinstance(engine, Patient):
+        return await engine.get_ended(task_id, deadline - time.monotonic())
+    return await engine.get(task_id)
+
+
+def _deadline(timeout: float | None) -> float:
+    return float("inf") if timeout is None else time.monotonic() + timeout
 
 
 def _pauses(task_id: TaskId, timeout: float | None) -> Iterator[float]:

@@ -25,7 +25,12 @@ class Remedy(str):
     __slots__ = ()
 
 
+class Secret:
+    """In an annotation: the value is never shown."""
+
+
 Text: TypeAlias = Annotated[str, Meta(min_length=1), Remedy("text in quotes")]
+Hidden: TypeAlias = Annotated[str, Meta(min_length=1), Remedy("text in quotes"), Secret()]
 Names: TypeAlias = Annotated[tuple[str, ...], Remedy("a list of names, or names separated by commas")]
 Switch: TypeAlias = Annotated[bool, Remedy("true or false")]
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=_MOST), Remedy("a whole number of 1 or more")]
@@ -34,6 +39,8 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_LONGEST), Remedy("seconds a
 Period: TypeAlias = Annotated[float, Meta(ge=0.001, le=_LONGEST), Remedy("seconds as a number, 0.001 or more")]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1), Remedy("a number from 0.0 to 1.0")]
 Factor: TypeAlias = Annotated[float, Meta(ge=1, le=1000), Remedy("a number from 1.0 to 1000")]
+Rate: TypeAlias = Annotated[float, Meta(ge=0, le=1e9), Remedy("a number, 0 or more")]
+Port: TypeAlias = Annotated[int, Meta(ge=0, le=65_535), Remedy("a whole number from 0 to 65535")]
 Bytes: TypeAlias = Annotated[int, Meta(ge=2, le=_MOST), Remedy("a whole number of bytes, 2 or more")]
 Policy: TypeAlias = Annotated[
     Literal["promote", "strict", "head_start", "weighted"], Remedy("promote, strict, head_start or weighted")
@@ -44,7 +51,10 @@ Level: TypeAlias = Annotated[Literal["debug", "info", "warning", "error"], Remed
 class Keys(Struct, frozen=True, kw_only=True):
     """The keys. The text in an annotation is what `fairlead config` says of the key."""
 
-    store: Annotated[Text, "URL of the store: memory:// or sqlite:///path/to/file.db"] = "sqlite:///fairlead.db"
+    store: Annotated[Text, "URL of the store, such as sqlite:///path/to/file.db, or of a server: https://host"] = (
+        "sqlite:///fairlead.db"
+    )
+    api_key: Annotated[Hidden | None, "Key to the server, if the store's URL is that of one, or none"] = None
     journal: Annotated[Text | None, "URL of the journal behind a Redis store: postgresql://host/database, or none"] = (
         None
     )
@@ -61,6 +71,19 @@ class Keys(Struct, frozen=True, kw_only=True):
     )
     sweep_interval_seconds: Annotated[Period, "Time between two sweeps"] = 1.0
 
+    host: Annotated[Text, "Address that a server listens on; beyond loopback it needs keys"] = "127.0.0.1"
+    port: Annotated[Port, "Port that a server listens on; 0 for one that is free"] = 8420
+    tls_cert: Annotated[Text | None, "File with the certificate for TLS and those that it depends on, or none"] = None
+    tls_key: Annotated[Text | None, "File with the certificate's private key, or none"] = None
+    insecure: Annotated[Switch, "Whether a server may listen beyond loopback while there are no keys"] = False
+    root_path: Annotated[Text | None, "Path at which a proxy shows the server, such as /fairlead, or none"] = None
+    trusted_proxies: Annotated[
+        Text | None, "Proxies whose X-Forwarded headers count: addresses with commas, or none"
+    ] = None
+    rate_limit: Annotated[Rate, "Requests a second from one key, and from all keys of a tenant; 0 for no limit"] = 100.0
+    rate_burst: Annotated[Count, "How many of these requests may come at once"] = 100
+    session_seconds: Annotated[Period, "How long a browser stays logged in"] = 43_200.0
+
     lease_seconds: Annotated[Period, "How long a worker holds a task without a heartbeat"] = 30.0
     heartbeat_seconds: Annotated[Period, "Time between two heartbeats; at most half the lease"] = 10.0
     grace_seconds: Annotated[Seconds, "How long past its timeout an attempt may hold its lease"] = 10.0
@@ -72,6 +95,9 @@ class Keys(Struct, frozen=True, kw_only=True):
     retention_cancelled_seconds: Annotated[Seconds, "How long a cancelled task is kept"] = _DAY
     retention_failed_seconds: Annotated[Seconds, "How long a failed task is kept"] = 30 * _DAY
     retention_dead_letter_seconds: Annotated[Seconds, "How long a dead letter is kept"] = 30 * _DAY
+
+    dead_letter_alert: Annotated[Count | None, "Dead letters of one type from which on to alert; none for never"] = None
+    dead_letter_alerts: Annotated[Names, "The same for single types: send_mail:100,resize:10"] = ()
 
     defaults_critical_max_retries: Annotated[Tries, "Retries of a critical task"] = 5
     defaults_critical_timeout_seconds: Annotated[Period, "How long an attempt of a critical task may take"] = 300.0
@@ -116,6 +142,8 @@ class Key(Struct, frozen=True):
     default: Any
     doc: str
     remedy: str
+    secret: bool = False
+    """Whether its value is never shown."""
 
     @property
     def variable(self) -> str:
@@ -138,7 +166,8 @@ def _describe(name: str, annotation: Any, default: Any) -> Key:
     # Of `Count | None` the remedy is inside the union.
     (inner, *_) = (part for part in (annotation, *typing.get_args(annotation.__origin__)) if _remedies(part))
     (remedy,) = _remedies(inner)
-    return Key(name, annotation, default, doc, remedy if default is not None else f"{remedy}, or none")
+    secret = any(isinstance(note, Secret) for note in getattr(inner, "__metadata__", ()))
+    return Key(name, annotation, default, doc, remedy if default is not None else f"{remedy}, or none", secret)
 
 
 def _remedies(annotation: Any) -> list[str]:

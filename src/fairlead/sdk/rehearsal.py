@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeAlias
 
 from fairlead.core.identity import WorkerId
-from fairlead.core.instant import span
+from fairlead.core.instant import Instant, span
+from fairlead.core.schedule import Schedule
 from fairlead.core.settings import Settings
 from fairlead.core.task import State, Task
 from fairlead.engine.clock import ManualClock
 from fairlead.engine.engine import Engine
+from fairlead.engine.inline import run_inline
 from fairlead.engine.sweep import Sweeper
 from fairlead.sdk.connection import Connection
+from fairlead.sdk.remote import RemoteConnection
 from fairlead.storage.values import Filter
 from fairlead.worker.handlers import Handlers
 from fairlead.worker.keeper import Listener
 from fairlead.worker.source import EngineSource
 from fairlead.worker.worker import Worker
+
+Way: TypeAlias = Connection | RemoteConnection
+"""The way of an app to its tasks."""
 
 _ROUNDS: Final = 10_000
 _EVERY_CAPABILITY_OF: Final = 10_000
@@ -28,16 +34,24 @@ _EVERY_CAPABILITY_OF: Final = 10_000
 class Rehearsal:
     """`with app.testing() as rehearsal`, or `async with`: submits go to memory until it ends."""
 
-    def __init__(self, handlers: Handlers, settings: Settings, swap: Callable[[Connection], Connection]) -> None:
+    def __init__(
+        self,
+        handlers: Handlers,
+        settings: Settings,
+        swap: Callable[[Way], Way],
+        schedules: Mapping[str, Schedule] | None = None,
+    ) -> None:
         self._handlers = handlers
+        self._schedules = schedules or {}
         self._settings = settings
         self._swap = swap
-        self._former: Connection | None = None
+        self._former: Way | None = None
         self.clock = ManualClock()
         self._connection = Connection("memory://", settings, clock=self.clock)
 
     def __enter__(self) -> Rehearsal:
         self._former = self._swap(self._connection)
+        run_inline(self._connection.inline().schedules.declare(self._schedules.values()))
         return self
 
     def __exit__(
@@ -55,8 +69,18 @@ class Rehearsal:
         self.__exit__(kind, error, traceback)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; `run` then runs what has become due."""
+        """Let time pass while nobody works; `run` then runs what has become due, as after a stop of that length."""
         self.clock.advance(span(seconds))
+
+    async def travel(self, seconds: float) -> int:
+        """Let time pass while all that becomes due is run, schedules too; how many attempts were made."""
+        until = self.clock.now() + span(seconds)
+        attempts = await self.run()
+        while (due := await self._next_due()) is not None and due <= until:
+            self.clock.advance(due - self.clock.now())
+            attempts += await self.run()
+        self.clock.advance(max(0, until - self.clock.now()))
+        return attempts + await self.run()
 
     async def run(self) -> int:
         """Run every task that is ready, and those that these submit, until none is; how many attempts were made."""
@@ -89,6 +113,10 @@ class Rehearsal:
             attempts += await self.run()
         raise RuntimeError(f"tasks are still scheduled after {_ROUNDS} rounds; does a task retry for ever?")
 
+    def travel_sync(self, seconds: float) -> int:
+        """`travel`, from a synchronous test."""
+        return asyncio.run(self.travel(seconds))
+
     def run_sync(self) -> int:
         """`run`, from a synchronous test."""
         return asyncio.run(self.run())
@@ -96,6 +124,14 @@ class Rehearsal:
     def run_all_sync(self) -> int:
         """`run_all`, from a synchronous test."""
         return asyncio.run(self.run_all())
+
+    async def _next_due(self) -> Instant | None:
+        """When a task or a schedule is due that is not yet."""
+        engine = await self._connection.engine()
+        scheduled = await engine.find(Filter(states=frozenset({State.SCHEDULED})), limit=_EVERY_CAPABILITY_OF)
+        moments = [task.status.ready_at for task in scheduled]
+        moments += [at for entry in await engine.schedules.all() if (at := entry.attention) is not None]
+        return min((at for at in moments if at > self.clock.now()), default=None)
 
     def _worker(self, engine: Engine, ready: list[Task]) -> Worker:
         """A worker with every capability that the ready tasks ask for."""
