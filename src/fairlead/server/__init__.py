@@ -1,0 +1,1 @@
+"""The HTTP service: REST, the worker protocol and events over one engine."""

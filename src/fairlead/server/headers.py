@@ -1,0 +1,61 @@
+"""The headers that every answer carries, whoever makes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_ALWAYS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_UNLESS_SAID: Final = (
+    # Pages load what the server itself has, nothing else, and no other page shows them in a frame.
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+        b"frame-ancestors 'none'",
+    ),
+    (b"cache-control", b"no-store"),
+)
+_ALL: Final[tuple[tuple[bytes, bytes], ...]] = _ALWAYS + _UNLESS_SAID
+_OVERRIDABLE: Final = frozenset(name for name, _ in _UNLESS_SAID)
+_TLS: Final = (b"strict-transport-security", b"max-age=31536000")
+_CLOSE: Final = (b"connection", b"close")
+
+
+class SafeHeaders:
+    """An application whose answers all carry the security headers; while the server stops, also that it hangs up."""
+
+    def __init__(self, app: ASGIApp, stopping: asyncio.Event) -> None:
+        self._app = app
+        self._stopping = stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        # No coroutine of its own: every message of every answer comes by here.
+        def dressed(message: Message) -> Awaitable[None]:
+            if message["type"] == "http.response.start":
+                said = message.get("headers", ())
+                added = _ALL
+                if any(name in _OVERRIDABLE for name, _ in said):
+                    names = {name for name, _ in said}
+                    added = (*_ALWAYS, *(header for header in _UNLESS_SAID if header[0] not in names))
+                headers = [*said, *added]
+                if scope["scheme"] == "https":
+                    headers.append(_TLS)
+                if self._stopping.is_set():
+                    headers.append(_CLOSE)
+                message["headers"] = headers
+            return send(message)
+
+        await self._app(scope, receive, dressed)

@@ -1,0 +1,40 @@
+"""What all requests of one server process share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from fairlead.core.order import Table
+from fairlead.engine.engine import Engine
+from fairlead.engine.keys import Keyring
+from fairlead.server.bodies import Reader
+from fairlead.server.broadcast import Broadcast
+from fairlead.server.dispatch import Dispatcher
+from fairlead.server.endings import Endings
+from fairlead.server.gate import Gate
+from fairlead.server.roster import Roster
+from fairlead.server.settings import ServerSettings
+from fairlead.server.standing import Depths
+
+
+class Hub:
+    """The engine, and what the server keeps beside it."""
+
+    def __init__(self, engine: Engine, settings: ServerSettings | None = None, gate: Gate | None = None) -> None:
+        self.engine = engine
+        self.settings = settings or ServerSettings()
+        self.gate = gate or Gate(Keyring(engine), self.settings)
+        self.stopping = asyncio.Event()
+        """Set when the server is asked to leave: whatever waits or streams then comes to its end."""
+        self.roster = Roster(engine)
+        self.dispatcher = Dispatcher(engine, self.stopping)
+        self.broadcast = Broadcast(engine, self.stopping)
+        self.bodies = Reader(self.settings.body_seconds)
+        self.depths = Depths(engine)
+        self.endings = Endings(engine, self.stopping)
+
+    async def tables(self) -> Callable[[str], Table]:
+        """What says, by queue, how the wait of a task counts."""
+        await self.engine.book.refresh()
+        return self.engine.book.table_of

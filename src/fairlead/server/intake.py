@@ -1,0 +1,74 @@
+"""Taking in many tasks, of which each succeeds or fails by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Raw
+
+from fairlead.core.errors import FairleadError
+from fairlead.core.submission import Submission
+from fairlead.server.bodies import Decoder
+from fairlead.server.hub import Hub
+from fairlead.server.principal import Principal
+from fairlead.server.refusals import Refusal, refusal_of
+from fairlead.server.tenancy import check_holder, tenant_of
+from fairlead.wire.tasks import BatchResult, SubmitRequest, created, submission_of
+
+Item: TypeAlias = SubmitRequest | Refusal
+"""A task to submit, or why it cannot be read."""
+
+_DECODER: Final = Decoder(SubmitRequest)
+
+
+def read_one(text: bytes | Raw) -> Item:
+    """The task in a JSON text, or why it cannot be read."""
+    try:
+        request: SubmitRequest = _DECODER.checked(bytes(text))
+    except Refusal as refusal:
+        return refusal
+    return request
+
+
+async def submit_all(hub: Hub, principal: Principal, items: Sequence[Item], first: int = 0) -> list[BatchResult]:
+    """Store what can be stored; the results are in the order of the items, numbered from `first`."""
+    wishes: list[Submission | Refusal] = [_wish(principal, item) for item in items]
+    counted = await hub.depths.ready()
+    answers = iter(await hub.engine.submit_many([wish for wish in wishes if isinstance(wish, Submission)]))
+    results = []
+    for index, wish in enumerate(wishes, first):
+        answer = next(answers) if isinstance(wish, Submission) else wish
+        if isinstance(answer, FairleadError):
+            answer = refusal_of(answer)
+        if isinstance(answer, Refusal):
+            results.append(refused(index, answer))
+            continue
+        task = answer.task
+        if not answer.existing:
+            position = hub.depths.position(task) if counted else None
+            results.append(BatchResult(index=index, status=201, task=created(task, position, existing=False)))
+            continue
+        try:
+            held = created(check_holder(principal, task), None, existing=True)
+        except Refusal as refusal:
+            results.append(refused(index, refusal))
+        else:
+            results.append(BatchResult(index=index, status=200, task=held))
+    return results
+
+
+def refused(index: int, refusal: Refusal) -> BatchResult:
+    """What becomes of a task that is refused."""
+    return BatchResult(index=index, status=refusal.status, problem=refusal.problem)
+
+
+def _wish(principal: Principal, item: Item) -> Submission | Refusal:
+    if isinstance(item, Refusal):
+        return item
+    try:
+        return submission_of(item, tenant_of(principal, item.tenant))
+    except Refusal as refusal:
+        return refusal
+    except FairleadError as error:
+        return refusal_of(error)

@@ -1,0 +1,292 @@
+"""The OpenAPI document: the endpoints and their types, as other programs read them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
+from types import ModuleType
+from typing import Any, Final
+
+from fairlead._version import __version__
+from fairlead.server.cookies import COOKIE, CSRF_HEADER
+from fairlead.server.endpoint import Endpoint, Media
+from fairlead.server.principal import Role
+from fairlead.server.refusals import KINDS
+from fairlead.server.samples import LIKELY, sample
+from fairlead.server.shapes import REFERENCE, Schema, describe, fields, prose, referred, without_null
+from fairlead.wire.problems import MEDIA_TYPE, Problem
+
+JSON: Final = "application/json"
+
+_VARIABLE: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
+_NAMED: Final = {
+    "task_id": "The id of a task.",
+    "worker_id": "The id that a worker got when it registered.",
+    "schedule": "The name of a schedule.",
+    "operation_id": "The id of an operation.",
+    "queue": "The name of a queue.",
+}
+_JOINED: Final = {"batch": "tasks", "results": "workers"}
+"""The modules whose endpoints are told of together with those of another."""
+
+_LINKED: Final = ("task_id", "worker_id", "lease")
+"""The fields by which one operation leads to another."""
+
+_WITH_BODY: Final = (408, 413, 415)
+_WITH_ROLE: Final = (401, 403, 429, 503)
+_ALWAYS: Final = (400, 422, 500)
+
+
+def document(endpoints: Sequence[Endpoint[Any, Any]]) -> dict[str, Any]:
+    """The whole document."""
+    return _Document(endpoints).made()
+
+
+def operation_id(endpoint: Endpoint[Any, Any]) -> str:
+    """What programs call an endpoint: its module and its handler."""
+    return f"{tag(endpoint)}_{endpoint.handler.__name__}"
+
+
+def tag(endpoint: Endpoint[Any, Any]) -> str:
+    """The group of endpoints that one belongs to: the module of its handler."""
+    module = endpoint.handler.__module__.rpartition(".")[2]
+    return _JOINED.get(module, module)
+
+
+def plain_path(endpoint: Endpoint[Any, Any]) -> str:
+    """The path without the converters of its variables."""
+    return _VARIABLE.sub(r"{\1}", endpoint.path)
+
+
+def variables(endpoint: Endpoint[Any, Any]) -> list[str]:
+    """The names in the path that stand for values."""
+    return _VARIABLE.findall(endpoint.path)
+
+
+def takes_body(endpoint: Endpoint[Any, Any]) -> bool:
+    """Whether a request has a body, whoever reads it."""
+    return bool(_bodies(endpoint))
+
+
+_ONLY: Final[dict[str, Callable[[Endpoint[Any, Any]], bool]]] = {
+    "invalid-json": takes_body,
+    "queue-full": lambda endpoint: endpoint.role is Role.SUBMIT and takes_body(endpoint),
+    "invalid-query": lambda endpoint: "q" in endpoint.query.__struct_fields__ or _of_operations(endpoint),
+    "operation-refused": lambda endpoint: _of_operations(endpoint),
+    "wrong-state": lambda endpoint: endpoint.role is not Role.WORK and not _of_operations(endpoint),
+    "lease-lost": lambda endpoint: endpoint.role is Role.WORK,
+}
+"""Which endpoints answer a kind of problem that shares its status with others."""
+
+
+def _of_operations(endpoint: Endpoint[Any, Any]) -> bool:
+    return endpoint.method == "POST" and endpoint.path.startswith("/api/v1/operations")
+
+
+def problem_kinds(endpoint: Endpoint[Any, Any]) -> list[str]:
+    """The kinds of every problem that an endpoint may answer."""
+    statuses = problem_statuses(endpoint)
+    kinds = [kind for kind, (status, _) in KINDS.items() if status in statuses]
+    return [kind for kind in kinds if kind not in _ONLY or _ONLY[kind](endpoint)]
+
+
+def problem_statuses(endpoint: Endpoint[Any, Any]) -> list[int]:
+    """The statuses of every problem that an endpoint may answer."""
+    statuses = {*_ALWAYS, *endpoint.problems}
+    if endpoint.role is not None:
+        statuses.update(_WITH_ROLE)
+        if endpoint.method != "GET":
+            statuses.add(507)
+    if takes_body(endpoint):
+        statuses.update(_WITH_BODY)
+    if variables(endpoint):
+        statuses.add(404)
+    return sorted(statuses - set(endpoint.answers))
+
+
+class _Document:
+    def __init__(self, endpoints: Sequence[Endpoint[Any, Any]]) -> None:
+        self._endpoints = endpoints
+        kinds: list[Any] = [Problem, *_types(endpoints)]
+        schemas, self._components = describe(kinds)
+        self._known = dict(zip(map(_key, kinds), schemas, strict=True))
+
+    def made(self) -> dict[str, Any]:
+        paths: dict[str, dict[str, Any]] = {}
+        for endpoint in self._endpoints:
+            paths.setdefault(plain_path(endpoint), {})[endpoint.method.lower()] = self._operation(endpoint)
+        queries = {endpoint.query.__name__ for endpoint in self._endpoints}
+        return {
+            "openapi": "3.1.0",
+            "info": {
+                "title": "fairlead",
+                "version": __version__,
+                "summary": "A priority task queue over HTTP.",
+                "description": "Answers are JSON. What goes wrong is answered with a problem document (RFC 9457).",
+                "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            },
+            "tags": self._tags(),
+            "paths": paths,
+            "components": {
+                "schemas": {name: each for name, each in sorted(self._components.items()) if name not in queries},
+                "responses": {f"Problem{status}": self._problem(status) for status in _statuses()},
+                "securitySchemes": {
+                    "key": {"type": "http", "scheme": "bearer", "description": "A key made by `fairlead keys create`."},
+                    "session": {
+                        "type": "apiKey",
+                        "in": "cookie",
+                        "name": COOKIE,
+                        "description": "The session of a browser, begun with a key. "
+                        f"What changes something also needs the header {CSRF_HEADER}.",
+                    },
+                },
+            },
+        }
+
+    def _tags(self) -> list[dict[str, str]]:
+        modules: dict[str, ModuleType] = {}
+        for endpoint in self._endpoints:
+            modules.setdefault(tag(endpoint), sys.modules[endpoint.handler.__module__])
+        return [{"name": name, "description": prose(module.__doc__ or "")} for name, module in modules.items()]
+
+    def _operation(self, endpoint: Endpoint[Any, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {
+            "operationId": operation_id(endpoint),
+            "tags": [tag(endpoint)],
+            "summary": endpoint.summary,
+            "description": prose(inspect.getdoc(endpoint.handler) or ""),
+            "security": [] if endpoint.role is None else [{"key": []}, {"session": []}],
+            "parameters": [*self._variables(endpoint), *self._query(endpoint)],
+            "responses": self._responses(endpoint),
+            "x-problems": problem_kinds(endpoint),
+        }
+        if endpoint.role is not None:
+            made["x-role"] = str(endpoint.role)
+        bodies = _bodies(endpoint)
+        if bodies:
+            content = {media: self._content(kind, brief=True) for media, kind in bodies.items()}
+            made["requestBody"] = {"required": not endpoint.body_optional, "content": content}
+        return made
+
+    def _variables(self, endpoint: Endpoint[Any, Any]) -> Iterable[dict[str, Any]]:
+        for name in variables(endpoint):
+            made = {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "description": _NAMED.get(name, f"The {name.replace('_', ' ')}."),
+                "schema": {"type": "string"},
+            }
+            yield {**made, "example": LIKELY[name]} if name in LIKELY else made
+
+    def _query(self, endpoint: Endpoint[Any, Any]) -> Iterable[dict[str, Any]]:
+        shape = self._components[endpoint.query.__name__]
+        for name, schema in fields(shape).items():
+            plain = without_null(schema)
+            described = {"description": plain.pop("description")} if "description" in plain else {}
+            required = name in shape["required"]
+            yield {"name": name, "in": "query", "required": required, **described, "schema": plain}
+
+    def _responses(self, endpoint: Endpoint[Any, Any]) -> dict[str, Any]:
+        made = {}
+        for status, kind in sorted(endpoint.answers.items()):
+            made[str(status)] = {"description": HTTPStatus(status).phrase, **self._answer(kind)}
+            if status < 300 and (links := self._links(endpoint, kind)):
+                made[str(status)]["links"] = links
+        for status in problem_statuses(endpoint):
+            made[str(status)] = {"$ref": f"#/components/responses/Problem{status}"}
+        return made
+
+    def _answer(self, kind: Any) -> dict[str, Any]:
+        content: dict[str, Any] = {}
+        for each in _choices(kind):
+            match each:
+                case None:
+                    pass
+                case Media(type=media):
+                    content[media.partition(";")[0]] = {"schema": {"type": "string"}}
+                case _:
+                    content[MEDIA_TYPE if each is Problem else JSON] = self._content(each)
+        return {"content": content} if content else {}
+
+    def _content(self, kind: Any, *, brief: bool = False) -> dict[str, Any]:
+        schema = self._schema(kind)
+        return {"schema": schema, "example": sample(schema, self._components, brief=brief)}
+
+    def _schema(self, kind: Any) -> Schema:
+        schemas = [self._known[_key(each)] for each in _choices(kind)]
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+    def _links(self, endpoint: Endpoint[Any, Any], kind: Any) -> dict[str, Any]:
+        """What can be done next with the ids in an answer, or with those that were asked about."""
+        known = {name: f"$request.path.{name}" for name in variables(endpoint)} | self._ids(kind)
+        return {
+            operation_id(target): {"operationId": operation_id(target), **self._link(target, known)}
+            for target in self._endpoints
+            if variables(target) and set(variables(target)) <= set(known)
+        }
+
+    def _link(self, target: Endpoint[Any, Any], known: Mapping[str, str]) -> dict[str, Any]:
+        made: dict[str, Any] = {"parameters": {name: known[name] for name in variables(target)}}
+        (kind, *_) = [*_bodies(target).values(), None]
+        example = None if kind is None else sample(self._schema(kind), self._components, brief=True)
+        if isinstance(example, dict) and (common := set(example) & set(known)):
+            made["requestBody"] = {**example, **{name: known[name] for name in sorted(common)}}
+        return made
+
+    def _ids(self, kind: Any) -> dict[str, str]:
+        """Where an answer has its fields, or those of the first in a list of things."""
+        found: dict[str, str] = {}
+        for each in _choices(kind):
+            name = None if each is None or isinstance(each, Media) else referred(self._schema(each))
+            members = fields(self._components[name]) if name else {}
+            for member, schema in members.items():
+                item = referred(schema.get("items") or {})
+                for inner in fields(self._components[item]) if item else ():
+                    found.setdefault(inner, f"$response.body#/{member}/0/{inner}")
+            found |= {member: f"$response.body#/{member}" for member in members}
+        return {name: where for name, where in found.items() if name in _LINKED}
+
+    def _problem(self, status: int) -> dict[str, Any]:
+        kinds = [kind for kind, (its, _) in KINDS.items() if its == status]
+        examples = {
+            kind: {
+                "value": {
+                    "type": f"/docs#{kind}",
+                    "title": KINDS[kind][1],
+                    "status": status,
+                    "detail": "what went wrong; what to do about it",
+                }
+            }
+            for kind in kinds
+        }
+        titles = "; ".join(KINDS[kind][1] for kind in kinds)
+        schema = {"$ref": f"{REFERENCE}Problem"}
+        return {"description": titles, "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}}}
+
+
+def _types(endpoints: Iterable[Endpoint[Any, Any]]) -> list[Any]:
+    kinds: dict[Any, Any] = {}
+    for endpoint in endpoints:
+        for kind in (endpoint.query, *_bodies(endpoint).values(), *endpoint.answers.values()):
+            kinds |= {_key(each): each for each in _choices(kind)}
+    return [kind for kind in kinds.values() if kind not in (None, Problem) and not isinstance(kind, Media)]
+
+
+def _bodies(endpoint: Endpoint[Any, Any]) -> Mapping[str, Any]:
+    return endpoint.bodies or ({} if endpoint.body is None else {JSON: endpoint.body})
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return kind if isinstance(kind, tuple) else (kind,)
+
+
+def _key(kind: Any) -> Any:
+    return kind if isinstance(kind, type) else repr(kind)
+
+
+def _statuses() -> list[int]:
+    return sorted({status for status, _ in KINDS.values()})

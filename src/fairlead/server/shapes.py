@@ -1,0 +1,186 @@
+"""JSON Schema of the API's types, with the descriptions that their source gives to fields.
+
+msgspec makes schemas too, but not of types with a default that is Raw, and it knows no descriptions: a field is
+described by the string below it, which Python throws away. It is read from the source, once.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import itertools
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import inspect as types
+
+Schema: TypeAlias = dict[str, Any]
+
+REFERENCE: Final = "#/components/schemas/"
+
+_NUMBER_LIMITS: Final = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+
+
+def describe(kinds: Iterable[Any]) -> tuple[tuple[Schema, ...], dict[str, Schema]]:
+    """The schema of each type, and the components that they refer to, by name."""
+    describer = _Describer()
+    return tuple(map(describer.schema, types.multi_type_info(kinds))), describer.components
+
+
+class _Describer:
+    def __init__(self) -> None:
+        self.components: dict[str, Schema] = {}
+        self._known: dict[str, type] = {}
+
+    def schema(self, kind: types.Type) -> Schema:
+        """The schema of a type; structs and enums are referred to."""
+        match kind:
+            case types.Metadata(type=inner, extra_json_schema=extra):
+                return {**self.schema(inner), **(extra or {})}
+            case types.StructType() | types.EnumType():
+                return self._reference(kind)
+            case types.UnionType(types=options):
+                return self._union(options)
+            case types.LiteralType(values=values):
+                return {"enum": list(values)}
+            case types.TupleType(item_types=items):
+                return {"type": "array", "prefixItems": [self.schema(each) for each in items], "items": False}
+            case types.CollectionType(item_type=item):
+                limits = _present(kind, {"min_length": "minItems", "max_length": "maxItems"})
+                return {"type": "array", "items": self.schema(item), **limits}
+            case types.DictType(value_type=value):
+                return {"type": "object", "additionalProperties": self.schema(value) or True}
+            case _:
+                return _plain(kind)
+
+    def _union(self, options: Iterable[types.Type]) -> Schema:
+        # Null last: what people want to know first is what the value is when there is one.
+        ordered = sorted(options, key=lambda option: isinstance(option, types.NoneType))
+        return {"anyOf": [self.schema(option) for option in ordered]}
+
+    def _reference(self, kind: types.StructType | types.EnumType) -> Schema:
+        name = kind.cls.__name__
+        if self._known.setdefault(name, kind.cls) is not kind.cls:
+            raise ValueError(f"two types of the API are called {name}; a reader would take one for the other")
+        if name not in self.components:
+            self.components[name] = {}  # So that a type which refers to itself comes to an end.
+            self.components[name].update(self._enum(kind) if isinstance(kind, types.EnumType) else self._struct(kind))
+        return {"$ref": REFERENCE + name}
+
+    def _enum(self, kind: types.EnumType) -> Schema:
+        described = {"description": prose(kind.cls.__doc__)} if kind.cls.__doc__ else {}
+        return {"title": kind.cls.__name__, **described, "enum": [member.value for member in kind.cls]}
+
+    def _struct(self, kind: types.StructType) -> Schema:
+        described = documents(kind.cls)
+        tag = {} if kind.tag_field is None else {kind.tag_field: {"const": kind.tag}}
+        properties = {each.encode_name: self._field(each, described) for each in kind.fields}
+        closed = {"additionalProperties": False} if kind.forbid_unknown_fields else {}
+        return {
+            "title": kind.cls.__name__,
+            "description": prose(kind.cls.__doc__ or ""),
+            "type": "object",
+            "properties": {**tag, **properties},
+            "required": [*tag, *(each.encode_name for each in kind.fields if each.required)],
+            **closed,
+        }
+
+    def _field(self, each: types.Field, described: Mapping[str, str]) -> Schema:
+        schema = self.schema(each.type)
+        if each.name in described:
+            schema["description"] = described[each.name]
+        if each.default not in (msgspec.NODEFAULT, msgspec.UNSET):
+            schema["default"] = msgspec.json.decode(msgspec.json.encode(each.default))
+        return schema
+
+
+def _plain(kind: types.Type) -> Schema:
+    match kind:
+        case types.AnyType() | types.RawType():
+            return {}
+        case types.NoneType():
+            return {"type": "null"}
+        case types.BoolType():
+            return {"type": "boolean"}
+        case types.IntType():
+            return {"type": "integer", **_present(kind, _NUMBER_LIMITS)}
+        case types.FloatType():
+            return {"type": "number", **_present(kind, _NUMBER_LIMITS)}
+        case types.StrType():
+            limits = {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"}
+            return {"type": "string", **_present(kind, limits)}
+        case types.DateTimeType():
+            return {"type": "string", "format": "date-time"}
+        case _:
+            raise TypeError(f"{type(kind).__name__} has no schema yet; teach fairlead.server.shapes what it is in JSON")
+
+
+def _present(kind: types.Type, names: Mapping[str, str]) -> Schema:
+    return {said: value for name, said in names.items() if (value := getattr(kind, name)) is not None}
+
+
+def fields(schema: Schema) -> Mapping[str, Schema]:
+    """The fields of an object."""
+    found: Mapping[str, Schema] = schema.get("properties", {})
+    return found
+
+
+def referred(schema: Schema) -> str | None:
+    """The name of the component that a schema is."""
+    reference = schema.get("$ref")
+    return reference.removeprefix(REFERENCE) if isinstance(reference, str) else None
+
+
+def without_null(schema: Schema) -> Schema:
+    """The schema of a value that can be left out but not be null, such as a query parameter."""
+    some = {key: value for key, value in schema.items() if not (key == "default" and value is None)}
+    options = [option for option in some.pop("anyOf", ()) if option.get("type") != "null"]
+    match options:
+        case []:
+            return some
+        case [only]:
+            return {**only, **some}
+        case _:
+            return {"anyOf": options, **some}
+
+
+def prose(docstring: str) -> str:
+    """A docstring with each paragraph on one line."""
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+@functools.cache
+def documents(cls: type) -> Mapping[str, str]:
+    """What the source of a class and of those it inherits from says below each field."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__ not in ("builtins", "msgspec"):
+            found.update(_documents(base))
+    return found
+
+
+def _documents(cls: type) -> dict[str, str]:
+    try:
+        source = inspect.getsource(cls)
+    except (OSError, TypeError):  # No source, as in a frozen program: fields go without descriptions.
+        return {}
+    found = {}
+    for definition in ast.parse(textwrap.dedent(source)).body:
+        body = definition.body if isinstance(definition, ast.ClassDef) else []
+        for statement, following in itertools.pairwise(body):
+            match statement, following:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = prose(text)
+                case _:
+                    pass
+    return found

@@ -1,0 +1,103 @@
+"""How the queues stand, as far as one server needs to know: counted seldom, asked often."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Final
+
+from fairlead.core.instant import SECOND, Span
+from fairlead.core.order import Table
+from fairlead.core.task import Priority, State, Task
+from fairlead.engine.engine import Engine
+from fairlead.engine.stats import Stats
+
+_FRESH: Final[Span] = SECOND
+"""Positions from counts older than this have them counted anew."""
+_STALE: Final[Span] = 2 * SECOND
+"""Positions from counts older than this wait until they are, and are not told otherwise."""
+_PATIENCE: Final = 0.5
+"""How long a submit waits for the counting, in seconds."""
+
+
+class Depths:
+    """How many ready tasks each queue has per priority: counted, and what was submitted here since."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._ahead: dict[str, tuple[Table, dict[Priority, list[Priority]]]] = {}
+        self._depths: dict[str, list[int]] = {}
+        self._since: list[Task] = []
+        """What was submitted here while the counting was under way."""
+        self._counted: Span | None = None
+        self._counting: asyncio.Task[Stats] | None = None
+
+    async def stats(self) -> Stats:
+        """The engine's stats; those who ask at the same time are answered together."""
+        return await asyncio.shield(self._count())
+
+    async def ready(self) -> bool:
+        """Whether positions can be told from counts that are not stale.
+
+        While the counts are only a little old they are counted anew behind the caller's back: no submit waits for it
+        but the first after a pause, and none waits long.
+        """
+        age = self._age()
+        if age >= _FRESH:
+            counting = self._count()
+            if age >= _STALE:
+                await asyncio.wait([counting], timeout=_PATIENCE)
+        return self._age() < _STALE
+
+    def position(self, task: Task) -> int | None:
+        """How many ready tasks of its queue are served before a task that was just stored, itself included."""
+        if task.status.state is not State.QUEUED:
+            return None
+        depths = self._add(task)
+        if self._counting is not None:
+            self._since.append(task)
+        return sum(depths[priority] for priority in self._ahead_of(task))
+
+    def _ahead_of(self, task: Task) -> list[Priority]:
+        """The priorities that are served no later, whatever the age of their tasks."""
+        table = self._engine.book.table_of(task.spec.queue)
+        known = self._ahead.get(task.spec.queue)
+        if known is None or known[0] is not table:
+            ahead = {
+                own: [other for other in Priority if other == own or table[other].rank <= table[own].rank]
+                for own in Priority
+            }
+            known = self._ahead[task.spec.queue] = table, ahead
+        return known[1][task.status.priority]
+
+    def _add(self, task: Task) -> list[int]:
+        depths = self._depths.get(task.spec.queue)
+        if depths is None:
+            depths = self._depths[task.spec.queue] = [0] * len(Priority)
+        depths[task.status.priority] += 1
+        return depths
+
+    def _count(self) -> asyncio.Task[Stats]:
+        if self._counting is None:
+            self._since.clear()
+            self._counting = asyncio.get_running_loop().create_task(self._engine.stats())
+            self._counting.add_done_callback(self._learn)
+        return self._counting
+
+    def _learn(self, counting: asyncio.Task[Stats]) -> None:
+        self._counting = None
+        # An error is for those who asked for stats; submits go on without positions.
+        if counting.cancelled() or counting.exception() is not None:
+            return
+        self._counted = self._engine.clock.monotonic()
+        self._depths = {
+            name: [queue.lines[priority].depth for priority in Priority]
+            for name, queue in counting.result().queues.items()
+        }
+        for task in self._since:
+            self._add(task)
+        self._since.clear()
+        self._ahead.clear()
+
+    def _age(self) -> float:
+        return math.inf if self._counted is None else self._engine.clock.monotonic() - self._counted

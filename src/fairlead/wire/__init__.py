@@ -1,0 +1,1 @@
+"""The JSON shapes of the API: what goes over HTTP, and what the command line writes with --json."""

@@ -1,0 +1,115 @@
+"""How queues and workers stand."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from fairlead.core.instant import SECOND
+from fairlead.core.task import Priority, State
+from fairlead.engine.stats import LineStats, QueueStats, Stats
+from fairlead.wire.moments import maybe_iso
+
+
+class PriorityStanding(Struct, kw_only=True):
+    """How one priority stands."""
+
+    depth: int
+    """Tasks that are ready and wait for a worker."""
+    oldest_age_seconds: float
+    """How long the one that has waited longest has waited; 0 if none waits."""
+
+
+class QueueStanding(Struct, kw_only=True):
+    """How one queue stands."""
+
+    priorities: dict[str, PriorityStanding]
+    states: dict[str, int]
+    """How many tasks are in each state."""
+    types: dict[str, int]
+    """How many tasks of each type are ready."""
+    paused: bool = False
+    """Whether its tasks wait because someone paused it."""
+
+
+class WorkerCounts(Struct, kw_only=True):
+    """How many workers there are and how much they can do."""
+
+    active: int
+    draining: int
+    dead: int
+    """Those that were not heard of for one lease length, within the last hour."""
+    total_capacity: int
+    """How many tasks those that live can run at once."""
+    used_capacity: int
+    """How many they run."""
+
+
+class Throughput(Struct, kw_only=True):
+    """How many tasks ended lately."""
+
+    completed_last_minute: int
+    failed_last_minute: int
+
+
+class Standing(Struct, kw_only=True):
+    """How all queues stand, or one of them if one was asked for."""
+
+    queues: dict[str, PriorityStanding]
+    """By priority, all queues together."""
+    workers: WorkerCounts
+    """All workers, whatever queue was asked for."""
+    throughput: Throughput
+    """Of all queues, whatever queue was asked for."""
+    by_queue: dict[str, QueueStanding]
+    """By the name of the queue."""
+    states: dict[str, int]
+    """How many tasks are in each state."""
+    next_alarm: str | None
+    """When a task next needs attention: it is due, or its lease or retention ends."""
+    journal_behind: int | None
+    """How many changed tasks the journal has yet to learn of; null without a journal."""
+    paused_types: list[str] = []
+    """The task types that are paused, in whatever queue."""
+
+
+def standing(stats: Stats, queue: str | None = None) -> Standing:
+    """The stats of all queues, or of one."""
+    chosen = stats.queues if queue is None else {name: each for name, each in stats.queues.items() if name == queue}
+    states = stats.states if queue is None else _states_of(chosen.get(queue))
+    return Standing(
+        queues={priority.word: _sum([each.lines[priority] for each in chosen.values()]) for priority in Priority},
+        workers=WorkerCounts(**asdict(stats.workers)),
+        throughput=Throughput(
+            completed_last_minute=stats.throughput.completed, failed_last_minute=stats.throughput.failed
+        ),
+        by_queue={name: _queue(each) for name, each in chosen.items()},
+        states=_words(states),
+        next_alarm=maybe_iso(stats.next_alarm),
+        journal_behind=stats.journal_behind,
+        paused_types=list(stats.paused_types),
+    )
+
+
+def _sum(lines: list[LineStats]) -> PriorityStanding:
+    return PriorityStanding(
+        depth=sum(line.depth for line in lines),
+        oldest_age_seconds=max((line.oldest_age for line in lines), default=0) / SECOND,
+    )
+
+
+def _queue(queue: QueueStats) -> QueueStanding:
+    return QueueStanding(
+        priorities={priority.word: _sum([line]) for priority, line in queue.lines.items()},
+        states=_words(queue.states),
+        types=queue.types,
+        paused=queue.paused,
+    )
+
+
+def _states_of(queue: QueueStats | None) -> dict[State, int]:
+    return dict.fromkeys(State, 0) if queue is None else queue.states
+
+
+def _words(states: dict[State, int]) -> dict[str, int]:
+    return {state.value: count for state, count in states.items()}

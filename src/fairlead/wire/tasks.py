@@ -1,0 +1,171 @@
+"""Tasks: how they are submitted, one or many."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from fairlead.core.errors import InvalidTask
+from fairlead.core.instant import span
+from fairlead.core.retry import Backoff
+from fairlead.core.submission import Submission
+from fairlead.core.task import Priority, Task
+from fairlead.wire.moments import instant_of, iso
+from fairlead.wire.problems import Problem
+
+BATCH_LIMIT: Final = 1_000
+"""The most tasks of one batch. A stream of lines may have any number."""
+
+_YEAR: Final = 366 * 86_400
+_CENTURY: Final = 100 * _YEAR
+
+# What the core checks with better words is only described here; what could overflow on the way to it is checked.
+PriorityWord: TypeAlias = Literal["critical", "high", "medium", "low", "normal"]
+Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
+Name: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_.:-]{1,200}$"})]
+Names: TypeAlias = Annotated[tuple[Name, ...], Meta(extra_json_schema={"maxItems": 50})]
+Text: TypeAlias = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 500})]
+JsonObject: TypeAlias = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
+
+
+class RetryPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long to wait before a retry: `initial_seconds * factor^n`, at most `max_seconds`, give or take `jitter`."""
+
+    initial_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] = 1.0
+    factor: Annotated[float, Meta(ge=1, le=1000)] = 2.0
+    max_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] = 300.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    """How far chance may move the wait, as a share of it."""
+
+
+class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task to submit. What is left out is filled in from the settings of the server."""
+
+    task_type: Name
+    """What the task is: workers have handlers by this name."""
+    priority: PriorityWord | None = None
+    """How urgent it is: what its queue says if this is left out, which is `medium` unless it was changed; `normal` is
+    another word for that."""
+    parameters: JsonObject = Raw(b"{}")
+    """What its handler is given; kept and handed on as it is written, to the digit."""
+    required_capabilities: Names = ()
+    """What a worker must be able to do to take it."""
+    timeout_seconds: Annotated[float, Meta(gt=0, le=_YEAR)] | None = None
+    """How long an attempt may take; at most a year."""
+    max_retries: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    """How often a failure is tried again."""
+    max_crashes: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    """How many lost workers it may cost."""
+    retry_policy: RetryPolicy | None = None
+    queue: Name = "default"
+    """The line that it waits in."""
+    run_at: Moment | None = None
+    """When it is due, with its zone; now, if in the past. Not together with `delay_seconds`."""
+    delay_seconds: Annotated[float, Meta(ge=0, le=_CENTURY)] | None = None
+    """How long until it is due."""
+    idempotency_key: Text | None = None
+    """The same key again, in the same queue, is answered with the task that has it."""
+    tenant: Text | None = None
+    """On whose behalf; a key that is bound to a tenant may leave it out and can name no other."""
+    tags: Names = ()
+    """Words to find it by."""
+    trace_id: Text | None = None
+    """The W3C traceparent of the submit."""
+
+
+class TaskCreated(Struct, frozen=True, kw_only=True):
+    """The answer to a submit."""
+
+    task_id: str
+    task_type: str
+    status: str
+    priority: str
+    queue: str
+    queue_position: int | None
+    """How many ready tasks of its queue are served before it, itself included: those of its own and of more urgent
+    priorities, by counts at most about a second old. Null for a task that is not queued or was there before."""
+    created_at: str
+    existing: bool = False
+    """Whether its idempotency key was known and this is the task that it first named."""
+
+
+class BatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tasks to submit at once, at most 1,000; an array of them alone means the same."""
+
+    tasks: list[SubmitRequest]
+
+
+class BatchResult(Struct, frozen=True, kw_only=True):
+    """What became of one task of a batch: `task`, or the `problem` with it."""
+
+    index: int
+    """Its place in the batch, from 0; in a stream of lines, its line, from 0."""
+    status: int
+    """As a submit of its own would have been answered: 201, 200 for a known idempotency key, 4xx or 5xx."""
+    task: TaskCreated | UnsetType = UNSET
+    problem: Problem | UnsetType = UNSET
+
+
+class BatchAnswer(Struct, frozen=True, kw_only=True):
+    """What became of the tasks of a batch, in their order."""
+
+    results: list[BatchResult]
+    accepted: int
+    """How many are stored, or were before."""
+    rejected: int
+
+
+def submission_of(request: SubmitRequest, tenant: str | None) -> Submission:
+    """What a request asks of the engine, on behalf of this tenant."""
+    if request.run_at is not None and request.delay_seconds is not None:
+        raise InvalidTask(
+            "delay", "run_at and delay_seconds are both given; a task is due at one moment, so give only one"
+        )
+    return Submission(
+        type=request.task_type,
+        parameters=bytes(request.parameters),
+        priority=None if request.priority is None else Priority.parse(request.priority),
+        queue=request.queue,
+        requires=frozenset(request.required_capabilities),
+        timeout=None if request.timeout_seconds is None else _timeout(request.timeout_seconds),
+        max_retries=request.max_retries,
+        max_crashes=request.max_crashes,
+        backoff=None if request.retry_policy is None else _backoff(request.retry_policy),
+        run_at=None if request.run_at is None else instant_of(request.run_at),
+        delay=None if request.delay_seconds is None else span(request.delay_seconds),
+        idempotency_key=request.idempotency_key,
+        tenant=tenant,
+        tags=request.tags,
+        trace=request.trace_id,
+    )
+
+
+def created(task: Task, position: int | None, *, existing: bool) -> TaskCreated:
+    """The answer to a submit."""
+    spec, status = task.spec, task.status
+    return TaskCreated(
+        task_id=spec.id,
+        task_type=spec.type,
+        status=status.state.value,
+        priority=status.priority.word,
+        queue=spec.queue,
+        queue_position=position,
+        created_at=iso(spec.created_at),
+        existing=existing,
+    )
+
+
+def _timeout(seconds: float) -> int:
+    """Never zero: a span is whole microseconds, and what was asked for is more than nothing."""
+    return max(1, span(seconds))
+
+
+def _backoff(policy: RetryPolicy) -> Backoff:
+    return Backoff(
+        initial=span(policy.initial_seconds),
+        factor=policy.factor,
+        ceiling=span(policy.max_seconds),
+        jitter=policy.jitter,
+    )

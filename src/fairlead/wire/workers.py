@@ -1,0 +1,240 @@
+"""The worker protocol: how a worker in any language registers, gets its tasks, and says how they ended."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta, Raw, Struct
+
+from fairlead.wire.problems import Problem
+
+MOST_AT_ONCE: Final = 1_000
+"""How many tasks one poll can give, one heartbeat can renew, and one request can settle."""
+
+_Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[A-Za-z0-9_.:-]+$")]
+_Names: TypeAlias = Annotated[tuple[_Name, ...], Meta(max_length=1_000)]
+_Text: TypeAlias = Annotated[str, Meta(max_length=200)]
+_Lease: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+# Checked by the core, which says more.
+_TaskId: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15}$"})]
+
+WorkerStatus: TypeAlias = Literal["active", "draining"]
+OutcomeWord: TypeAlias = Literal["completed", "failed", "timed_out", "crashed", "cancelled", "handed_back"]
+
+
+class RegisterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A worker introduces itself."""
+
+    capabilities: _Names = ()
+    """What it can do; tasks that require more are left to others."""
+    capacity: Annotated[int, Meta(ge=1, le=100_000)] = 1
+    """How many tasks it runs at once."""
+    task_types: _Names | None = None
+    """The types that it can run; all if this is left out."""
+    queues: Annotated[tuple[_Name, ...], Meta(min_length=1, max_length=100)] = ("default",)
+    """The queues that it serves."""
+    version: _Text = ""
+    """The version of its code, shown to people."""
+    host: _Text = ""
+    """Where it runs, shown to people and part of its id."""
+    worker_id: _Name | None = None
+    """The id that it had, when it registers again; left out by a new worker."""
+
+
+class Registered(Struct, frozen=True, kw_only=True):
+    """The answer to a register: the worker's id, and how often to call."""
+
+    worker_id: str
+    """What the worker is called from now on; part of the paths of its other calls."""
+    poll_interval_ms: int
+    """How long to pause after a poll that gave nothing and did not wait, in milliseconds."""
+    heartbeat_interval_ms: int
+    """How often to send a heartbeat, in milliseconds."""
+    lease_seconds: float
+    """How long a task is held without a heartbeat."""
+
+
+class PollRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A worker asks for tasks."""
+
+    available_capacity: Annotated[int, Meta(ge=0, le=100_000)] = 1
+    """How many it can take now; it never gets more."""
+    capabilities: _Names | None = None
+    """What it can do now; what it registered with, if this is left out."""
+    wait_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 0.0
+    """How long to wait for a task if there is none; the server may answer sooner."""
+
+
+class LeasedTask(Struct, frozen=True, kw_only=True):
+    """A task that is now the worker's to run."""
+
+    task_id: str
+    task_type: str
+    parameters: Raw
+    """A JSON object, byte for byte as it was submitted."""
+    timeout_seconds: float
+    """How long the attempt may take; the worker is to stop it after that."""
+    attempt: int
+    """1 at the first attempt, and never the same number twice for one task."""
+    lease: str
+    """To be sent along with whatever is said of this attempt. Opaque, and another one at every attempt."""
+    trace_id: str | None
+    queue: str
+    priority: str
+    required_capabilities: tuple[str, ...]
+    retry_count: int
+    """Retries that were spent so far."""
+    max_retries: int
+    created_at: str
+    tenant: str | None
+    tags: tuple[str, ...]
+
+
+class Polled(Struct, frozen=True, kw_only=True):
+    """The answer to a poll: the best tasks first."""
+
+    tasks: tuple[LeasedTask, ...]
+    should_drain: bool = False
+    """Whether the worker is to ask for no more, end what it runs, and deregister."""
+
+
+class ProgressRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far an attempt is."""
+
+    task_id: _TaskId
+    lease: _Lease
+    percent: Annotated[float, Meta(ge=0, le=100)]
+    message: Annotated[str, Meta(max_length=2_000)] = ""
+
+
+class ProgressNoted(Struct, frozen=True, kw_only=True):
+    """The answer to a progress report, which renews the lease as a heartbeat does."""
+
+    acknowledged: bool
+    cancel: bool
+    """Whether the attempt is to be stopped, and its result to be `cancelled`."""
+
+
+class ReportedError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What went wrong in an attempt."""
+
+    message: str
+    type: str = "Error"
+    retriable: bool = True
+    """Whether another attempt may help; only of a `failed` result."""
+    traceback: str | None = None
+
+
+class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an attempt ended."""
+
+    task_id: _TaskId
+    lease: _Lease
+    status: OutcomeWord
+    """`timed_out`: stopped at its timeout. `crashed`: it took its process down. `cancelled`: stopped because cancel was
+    asked. `handed_back`: not tried to its end, and no retry is spent."""
+    result: Raw = Raw(b"null")
+    """Of a `completed` one: any JSON value."""
+    error: ReportedError | None = None
+    """Of a `failed` or `crashed` one."""
+    retry_after_seconds: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
+    """Of a `failed` or `handed_back` one: when to try again, instead of what its backoff says."""
+
+
+class ResultRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one attempt ended, or under `results` how several did."""
+
+    task_id: str | None = None
+    lease: _Lease | None = None
+    status: OutcomeWord | None = None
+    result: Raw = Raw(b"null")
+    error: ReportedError | None = None
+    retry_after_seconds: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
+    results: Annotated[tuple[Result, ...], Meta(max_length=MOST_AT_ONCE)] | None = None
+    """Several results, instead of all other fields; each is answered by itself."""
+
+
+class ResultsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How several attempts ended."""
+
+    results: Annotated[tuple[Result, ...], Meta(max_length=MOST_AT_ONCE)]
+    """Each is answered by itself."""
+
+
+class ResultNoted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to one of several results."""
+
+    task_id: str
+    acknowledged: bool
+    status: str | None = None
+    """How the task stands now."""
+    problem: Problem | None = None
+    """Why it was not acknowledged."""
+
+
+class ResultAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to a result, or under `results` to several."""
+
+    acknowledged: bool
+    """Whether it was accepted, or was said before; of several, whether all were."""
+    task_id: str | None = None
+    status: str | None = None
+    """How the task stands now, such as `completed`, `scheduled` for a retry, or `dead_letter`."""
+    results: tuple[ResultNoted, ...] | None = None
+    """The answers to several results, in their order."""
+
+
+class Running(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task that a worker runs."""
+
+    task_id: str
+    lease: _Lease
+
+
+_AllRunning: TypeAlias = Annotated[tuple[Running, ...], Meta(max_length=MOST_AT_ONCE)]
+
+
+class HeartbeatRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A worker says that it is alive, and what it runs."""
+
+    current_load: Annotated[int, Meta(ge=0, le=100_000)] | None = None
+    """How many tasks it runs; as many as `running` names, if this is left out."""
+    status: WorkerStatus | None = None
+    """Whether it drains; as it said before, if this is left out."""
+    running: _AllRunning = ()
+    """The leases to renew. What is left out here is not renewed."""
+    renew: bool = True
+    """False to learn what should be stopped without renewing anything."""
+
+
+class HeartbeatNoted(Struct, frozen=True, kw_only=True):
+    """The answer to a heartbeat."""
+
+    acknowledged: bool
+    should_drain: bool
+    """Whether the worker is to ask for no more, end what it runs, and deregister."""
+    cancel: tuple[str, ...]
+    """The tasks whose attempts are to be stopped, and settled as `cancelled`."""
+    lost: tuple[str, ...]
+    """The tasks whose leases are lost: their attempts are to be stopped, and nothing said of them."""
+
+
+class DrainNoted(Struct, frozen=True, kw_only=True):
+    """The answer to a drain."""
+
+    acknowledged: bool
+
+
+class DeregisterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A worker leaves."""
+
+    running: _AllRunning = ()
+    """What it still holds, if it knows; all that its leases say it holds is handed back in any case."""
+
+
+class Deregistered(Struct, frozen=True, kw_only=True):
+    """The answer to a deregister."""
+
+    acknowledged: bool
+    handed_back: tuple[str, ...]
+    """The tasks that wait again; no retry was spent."""

@@ -1,0 +1,278 @@
+"""Every endpoint, tried by schemathesis with what its schema allows, what it forbids, and in sequences along its links.
+
+python -m tests.server.exercising EXAMPLES SEQUENCED SEED
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final
+
+import schemathesis
+from hypothesis import strategies as st
+from msgspec import Struct
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import Status, from_schema
+from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
+from schemathesis.python.asgi import shutdown_lifespans
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fairlead.engine.engine import Engine
+from fairlead.engine.keys import Keyring, Role
+from fairlead.server.app import build
+from fairlead.server.hub import Hub
+from fairlead.server.settings import ServerSettings
+from fairlead.storage.memory import MemoryStore
+
+QUICK: Final = ServerSettings(wait_seconds=0.02, rate_limit=0)
+"""Long polls come back at once, and nobody asks too often."""
+
+EXCLUDED: Final = {
+    # A stream of events does not end; its own tests hear it.
+    "/api/v1/events",
+}
+"""The paths that are left out."""
+
+UNCHECKED: Final = {
+    # DELETE cancels a task, which can be looked at until its retention ends.
+    ("/api/v1/tasks/{task_id}", "use_after_free"),
+    # Each task of a batch, and each of several results, is refused by itself; the whole is answered with 200 or 207.
+    ("/api/v1/tasks/batch", "negative_data_rejection"),
+    ("/internal/workers/{worker_id}/result", "negative_data_rejection"),
+}
+"""The checks that do not hold, by path."""
+
+
+_MOST_TURNS: Final = 40
+_PROTOCOL: Final = (
+    "tasks_submit",
+    "tasks_show",
+    "workers_register",
+    "workers_poll",
+    "workers_progress",
+    "workers_result",
+)
+"""What it takes to submit a task and run it."""
+
+
+_APART: Final = {
+    "SubmitRequest": ("queue", "required_capabilities", "run_at", "delay_seconds", "trace_id"),
+    "RegisterRequest": ("worker_id", "queues", "task_types"),
+    "PollRequest": ("capabilities", "available_capacity"),
+}
+
+
+class ServedApplication:
+    """The application on an empty memory store, opened on the loop of whoever serves it."""
+
+    key: ClassVar[str] = ""
+    """The key of the one that was opened last."""
+
+    def __init__(self) -> None:
+        self._hub: Hub | None = None
+        self._app: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            assert self._app is not None
+            await self._app(scope, receive, send)
+            return
+        await receive()
+        await self._open()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _open(self) -> None:
+        engine = Engine(MemoryStore())
+        made = await Keyring(engine).create("schemathesis", [Role.ADMIN])
+        ServedApplication.key = made.text
+        self._hub = Hub(engine, QUICK)
+        self._app = build(self._hub)
+
+    async def _close(self) -> None:
+        assert self._hub is not None
+        self._hub.stopping.set()
+        await asyncio.sleep(0)  # What waits for it ends in the next turn of the loop.
+        await self._hub.engine.close()
+
+
+class Outcome(Struct):
+    """What became of a run."""
+
+    cases: Counter[str]
+    """How many there were, by phase."""
+    answers: Counter[tuple[str, int]]
+    """How often each operation was answered with each status."""
+    failures: dict[str, str]
+    """The first of each sort, by operation and title, with how to repeat it."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.cases.values())
+
+    def unanswered(self) -> set[str]:
+        """The operations that never succeeded, so that little can be said of them."""
+        tried = {label for label, _ in self.answers}
+        return tried - {label for label, status in self.answers if status < 300}
+
+    def __str__(self) -> str:
+        said = [f"{self.total:,} cases: {', '.join(f'{count:,} {phase}' for phase, count in self.cases.items())}"]
+        said += [f"{count:5,} {label} {status}" for (label, status), count in sorted(self.answers.items())]
+        return "\n".join([*said, *(f"{title}\n{how}" for title, how in self.failures.items())])
+
+
+def exercise(examples: int, sequenced: int, seed: int, *, coverage: bool = True) -> Outcome:
+    """Try every operation with this many examples, then sequences of them until there were so many cases.
+
+    `coverage` adds a case for each limit and each kind of value of each field.
+    """
+    schemathesis.openapi.format("date-time", _moments())
+    app = ServedApplication()
+    document = schemathesis.openapi.from_asgi("/openapi.json", app).raw_schema
+    document["paths"] = {path: methods for path, methods in document["paths"].items() if path not in EXCLUDED}
+    outcome = Outcome(Counter(), Counter(), {})
+    phases = {"stateful": {"enabled": False}, "coverage": {"enabled": coverage}}
+    _run(app, document, _config(app.key, examples, seed, phases), outcome)
+    phases = {name: {"enabled": False} for name in ("examples", "coverage", "fuzzing")}
+    # A run of sequences ends when Hypothesis finds that the same requests get other answers, such as another task's id.
+    for turn in range(_MOST_TURNS):
+        if outcome.cases["stateful"] >= sequenced:
+            break
+        sequences = _only(_PROTOCOL, _rooted(document)) if turn % 2 == 0 else _rooted(document)
+        _run(app, sequences, _config(app.key, 100, seed + turn, phases), outcome)
+    shutdown_lifespans()
+    return outcome
+
+
+def _run(app: ServedApplication, document: dict[str, Any], config: SchemathesisConfig, outcome: Outcome) -> None:
+    schema = schemathesis.openapi.from_dict(document, config=config)
+    schema.app = app
+    for event in from_schema(schema).execute():
+        match event:
+            case ScenarioFinished():
+                _note(event, outcome)
+            case NonFatalError():
+                outcome.failures.setdefault(f"{event.label}: {type(event.value).__name__}", str(event.value))
+            case FatalError():
+                raise event.exception
+            case _:
+                pass
+
+
+def _config(key: str, examples: int, seed: int, phases: dict[str, Any]) -> SchemathesisConfig:
+    unchecked = [{"include-path": path, "checks": {check: {"enabled": False}}} for path, check in sorted(UNCHECKED)]
+    return SchemathesisConfig.from_dict(
+        {
+            "seed": seed,
+            "continue-on-failure": True,
+            "operations": unchecked,
+            "auth": {"openapi": {"key": {"bearer": key}}},
+            "generation": {"max-examples": examples, "database": "none", "no-shrink": True, "deterministic": True},
+            "phases": phases,
+        }
+    )
+
+
+def _rooted(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without the fields that keep tasks and workers apart, so that sequences get somewhere.
+
+    Two of them, moreover, look like references to what some other operation would have to make, and sequences only
+    begin with operations that need nothing.
+    """
+    rooted: dict[str, Any] = json.loads(json.dumps(document))
+    for shape, names in _APART.items():
+        for name in names:
+            del rooted["components"]["schemas"][shape]["properties"][name]
+    return rooted
+
+
+def _only(names: Collection[str], document: dict[str, Any]) -> dict[str, Any]:
+    """The document with these operations and the links between them, so that sequences do not stray."""
+    for path, methods in list(document["paths"].items()):
+        kept = {method: operation for method, operation in methods.items() if operation["operationId"] in names}
+        document["paths"][path] = kept
+        for operation in kept.values():
+            for answer in operation["responses"].values():
+                answer["links"] = {name: link for name, link in answer.get("links", {}).items() if name in names}
+    return document
+
+
+def _moments() -> st.SearchStrategy[str]:
+    """Moments in the years that a task can be due in, which JSON Schema cannot say."""
+    between = st.datetimes(datetime(1970, 1, 1), datetime(2255, 1, 1), timezones=st.just(UTC))
+    return between.map(lambda moment: moment.isoformat().replace("+00:00", "Z"))
+
+
+@schemathesis.hook
+def before_call(context: schemathesis.HookContext, case: schemathesis.Case[Any], kwargs: Any) -> None:
+    """Keep what is meant to be accepted from breaking the rules that the schema can only give in words."""
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    if case.path == "/api/v1/session" and isinstance(case.body, dict) and len(str(case.body["key"])) % 2:
+        case.body["key"] = ServedApplication.key  # Every other login is with a key that is good.
+    if "schedule" in (case.path_parameters or {}):
+        case.path_parameters["schedule"] = "nightly"  # One that is there, once it was put there.
+    if case.path.endswith("/purge") and isinstance(case.body, dict) and case.path_parameters:
+        case.body["confirm"] = case.path_parameters["queue"]  # A purge names its queue twice.
+    if isinstance(case.query, dict):
+        case.query.pop("cursor", None)  # Only a page before can give one.
+    case.body = _sound(case.body)
+
+
+def _sound(body: Any) -> Any:
+    match body:
+        case float() if body.is_integer():  # JSON Schema takes 1.0 for a whole number; the server wants it written 1.
+            return int(body)
+        case list():
+            return [_sound(each) for each in body]
+        case dict():
+            sound = {key: _sound(value) for key, value in body.items()}
+            if sound.get("run_at") is not None and sound.get("delay_seconds") is not None:
+                sound.pop("delay_seconds")  # A task is due at one moment.
+            if "cron" in sound:  # An expression and a zone are texts with rules of their own; an end is not yet over.
+                sound |= {"cron": "@daily", "timezone": "UTC", "start_at": None, "end_at": None}
+            return sound
+        case _:
+            return body
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(context: schemathesis.SerializationContext, value: Any) -> bytes:
+    """A batch of one line."""
+    return json.dumps(value).encode() + b"\n"
+
+
+def _note(event: ScenarioFinished, outcome: Outcome) -> None:
+    outcome.cases[event.phase.value] += len(event.recorder.interactions)
+    for case_id, node in event.recorder.cases.items():
+        interaction = event.recorder.interactions.get(case_id)
+        if interaction is not None and interaction.response is not None:
+            outcome.answers[node.value.operation.label, interaction.response.status_code] += 1
+    for case_id, checks in event.recorder.checks.items():
+        for check in checks:
+            if check.status is Status.FAILURE and check.failure_info is not None:
+                failure = check.failure_info.failure
+                title = f"{failure.operation}: {failure.title}"
+                outcome.failures.setdefault(title, _story(event, case_id, failure))
+
+
+def _story(event: ScenarioFinished, case_id: str, failure: Any) -> str:
+    interaction = event.recorder.interactions.get(case_id)
+    response = None if interaction is None else interaction.response
+    said = "" if response is None else f"{response.status_code} {response.content[:500]!r}"
+    request = None if interaction is None else interaction.request
+    asked = "" if request is None else f"{request.method} {request.uri} {(request.body or b'')[:500]!r}"
+    return "\n".join(each for each in (failure.message, asked, said) if each)
+
+
+if __name__ == "__main__":
+    done = exercise(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    sys.stdout.write(f"{done}\n")
+    sys.exit(bool(done.failures))
