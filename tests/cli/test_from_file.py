@@ -56,9 +56,9 @@ def test_options_apply_to_lines_that_do_not_say_otherwise(folder: Folder) -> Non
     answers = {answer["line"]: answer for answer in ended.lines}
     assert sorted(answers) == [1, 2, 4, 5, 6, 7, 8, 9, 10]
     assert [number for number, answer in answers.items() if "error" in answer and len(answer) == 2] == [2, 4, 5, 6, 8]
-    assert (answers[1]["queue"], answers[1]["priority"], answers[1]["state"]) == ("q", "high", "scheduled")
-    assert (answers[7]["type"], answers[7]["queue"], answers[7]["priority"]) == ("sleep", "bulk", "low")
-    assert answers[10]["existing"] is True and answers[10]["id"] == answers[9]["id"]
+    assert (answers[1]["queue"], answers[1]["priority"], answers[1]["status"]) == ("q", "high", "scheduled")
+    assert (answers[7]["task_type"], answers[7]["queue"], answers[7]["priority"]) == ("sleep", "bulk", "low")
+    assert answers[10]["existing"] is True and answers[10]["task_id"] == answers[9]["task_id"]
 
 
 def test_many_lines_go_in_batches(folder: Folder) -> None:

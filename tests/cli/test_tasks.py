@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.cli.shapes import BriefShape, TaskShape
 from fairlead.core.events import Failed
 from fairlead.core.identity import WorkerId
 from fairlead.core.task import Failure, State
 from fairlead.engine.engine import Settlement
 from fairlead.engine.inline import run_inline
+from fairlead.wire.shown import TaskBrief, TaskWhole
 from tests.cli.running import Folder
 
 ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
@@ -35,9 +35,10 @@ def test_submit_takes_every_option(folder: Folder) -> None:
         *("--priority", "normal", "--queue", "video", "--delay", "60", "--timeout", "1.5", "--max-retries", "7"),
         *("--requires", "gpu,eu", "--idempotency-key", "k 1", "--tag", "a,b", "--tag", "c", "--json"),
     ).json
-    assert list(answer) == [*BriefShape.__struct_fields__, "existing"]
-    wanted = {"type": "render", "queue": "video", "priority": "medium", "state": "scheduled", "timeout_seconds": 1.5}
-    wanted |= {"max_retries": 7, "requires": ["eu", "gpu"], "tags": ["a", "b", "c"], "idempotency_key": "k 1"}
+    assert list(answer) == [*TaskBrief.__struct_fields__, "existing"]
+    wanted: dict[str, object] = {"task_type": "render", "queue": "video", "priority": "medium", "status": "scheduled"}
+    wanted |= {"max_retries": 7, "required_capabilities": ["eu", "gpu"], "tags": ["a", "b", "c"]}
+    wanted |= {"timeout_seconds": 1.5, "idempotency_key": "k 1", "effective_priority": "medium"}
     assert wanted.items() <= answer.items() and answer["existing"] is False
     (task,) = folder.tasks()
     # Values are taken as they are written, to the digit.
@@ -45,7 +46,7 @@ def test_submit_takes_every_option(folder: Folder) -> None:
         b'{"name":"a b","width":12345678901234567890,"ratio":1.50,"list":["x"],"zip":"01234"}'
     )
     again = folder.quick("submit", "render", "--queue", "video", "--idempotency-key", "k 1", "--json").json
-    assert (again["id"], again["existing"]) == (answer["id"], True)
+    assert (again["task_id"], again["existing"]) == (answer["task_id"], True)
 
 
 def test_parameters_may_be_one_document_and_a_moment_relative(folder: Folder) -> None:
@@ -84,10 +85,10 @@ def test_show_has_everything_and_nothing_that_acts_on_a_terminal(folder: Folder)
     task_id = folder.submit("echo", 'message={"b": 1, "a": 2}', "--max-retries", "0")
     fail_all(folder)
     shown = folder.ok("show", task_id, "--json").json
-    assert list(shown) == list(TaskShape.__struct_fields__)
-    assert shown["state"] == "dead_letter" and shown["parameters"] == {"message": {"b": 1, "a": 2}}
+    assert list(shown) == list(TaskWhole.__struct_fields__)
+    assert shown["status"] == "dead_letter" and shown["parameters"] == {"message": {"b": 1, "a": 2}}
     assert shown["error"]["traceback"].endswith("ValueError: no good")
-    assert [entry["state"] for entry in shown["history"]] == ["dead_letter"]
+    assert [each["status"] for each in shown["history"]] == ["queued", "executing", "dead_letter"]
     text = folder.ok("show", f"{task_id[:8]}-{task_id[8:]}".upper()).out
     for part in (task_id, "dead_letter (retries_used_up)", '"b": 1', "ValueError: no \\x1b[31mgood", "Traceback …"):
         assert part in text
@@ -98,8 +99,8 @@ def test_show_has_everything_and_nothing_that_acts_on_a_terminal(folder: Folder)
 
 def test_list_filters_and_pages(folder: Folder) -> None:
     ids = [folder.submit("echo", "--queue", queue, "--tag", queue) for queue in ("a", "b", "a")]
-    assert [task["id"] for task in folder.ok("list", "--json").lines] == ids[::-1]
-    assert list(folder.quick("list", "--json").lines[0]) == list(BriefShape.__struct_fields__)
+    assert [task["task_id"] for task in folder.ok("list", "--json").lines] == ids[::-1]
+    assert list(folder.quick("list", "--json").lines[0]) == list(TaskBrief.__struct_fields__)
     first = folder.quick("list", "--limit", "2", "--oldest-first")
     assert first.out.splitlines()[-1] == f"there are more: --after {ids[1]}"
     assert [line.split()[0] for line in first.out.splitlines()[1:-1]] == ids[:2]
@@ -109,7 +110,7 @@ def test_list_filters_and_pages(folder: Folder) -> None:
         *("list", "--json", "--queue", "a", "--tag", "a", "--type", "echo", "--priority", "medium"),
         *("--state", "queued,scheduled", "--created-after", "-1h", "--created-before", "+1h"),
     )
-    assert [task["id"] for task in some.lines] == [ids[2], ids[0]]
+    assert [task["task_id"] for task in some.lines] == [ids[2], ids[0]]
     assert folder.quick("list", "--worker", "nobody").out == "no task matches\n"
     for wrong in (("--state", "done"), ("--limit", "0"), ("--after", "x"), ("--created-after", "noon")):
         assert folder.quick("list", *wrong).code == 2
@@ -124,8 +125,10 @@ def test_cancel_replay_and_discard_say_what_was_done_to_each(folder: Folder) -> 
     assert cancelled.error.startswith(f"no task {missing}")
     answer = folder.run("replay", one, missing, "--priority", "high", "--keep-retries", "--json")
     assert answer.code == 1
-    assert [(task["id"], task["priority"], task["state"]) for task in answer.json["tasks"]] == [(one, "high", "queued")]
-    assert [error["id"] for error in answer.json["errors"]] == [missing]
+    assert [(task["task_id"], task["priority"], task["status"]) for task in answer.json["tasks"]] == [
+        (one, "high", "queued")
+    ]
+    assert [error["task_id"] for error in answer.json["errors"]] == [missing]
     assert f"task {one} is queued: discard needs it" in folder.quick("discard", one).error
     assert folder.ok("discard", two).out == f"{two} discarded\n"
     assert [task.id for task in folder.tasks()] == [one]
@@ -139,9 +142,13 @@ def test_stats_count_tasks_by_queue_priority_and_state(folder: Folder) -> None:
     folder.submit("echo", "--queue", "mail", "--delay", "90")
     stats = folder.ok("stats", "--json").json
     assert stats["states"]["queued"] == stats["states"]["scheduled"] == 1
-    default = stats["queues"]["default"]
+    default = stats["by_queue"]["default"]
     assert default["priorities"]["high"]["depth"] == 1 and default["priorities"]["high"]["oldest_age_seconds"] > 0
+    assert stats["queues"]["high"] == default["priorities"]["high"]
     assert default["types"] == {"echo": 1} and stats["next_alarm"].endswith("Z")
+    assert stats["workers"] == dict.fromkeys(stats["workers"], 0)
+    assert stats["throughput"] == {"completed_last_minute": 0, "failed_last_minute": 0}
     text = folder.quick("stats").out
-    assert text.startswith("1 scheduled  1 queued\nnext alarm in ")
+    assert "no workers" in text
+    assert text.startswith("1 scheduled  1 queued\nno workers\nnext alarm in ")
     assert "\ndefault  high" in text

@@ -58,13 +58,13 @@ def test_it_runs_tasks_and_sigterm_lets_them_end(folder: Folder) -> None:
         late = folder.quick("submit", "nobody", "--wait", "--timeout-seconds", "0.01", *store)
         assert late.code == 1 and "has not ended after 0.01 s; it goes on" in late.error
         task_id = folder.submit("wait_for", "file=go", *store)
-        until(lambda: folder.quick("show", task_id, "--json", *store).json["state"] == "executing")
+        until(lambda: folder.quick("show", task_id, "--json", *store).json["status"] == "executing")
         worker.send(signal.SIGTERM)
         worker.find("leaving: 1 running tasks")
         folder.write("go", "")
         assert worker.wait() == 0
     shown = folder.quick("show", task_id, "--json", *store).json
-    assert (shown["state"], shown["result"], shown["attempts"]) == ("completed", "go", 1)
+    assert (shown["status"], shown["result"], shown["attempts"]) == ("completed", "go", 1)
     at_once = KEYS["concurrency"].default
     (line,) = worker.find(f"working on sqlite:///tasks.db: queues default; types double, wait_for; {at_once} at once")
     assert re.fullmatch(r"\S+Z info    \[\d+\] working on .*", line)
@@ -118,7 +118,7 @@ def test_the_built_in_handlers_need_no_app(folder: Folder) -> None:
     with folder.start("worker", "builtin", "--queues", "a,b", "--concurrency", "3", "--lease-seconds", "40") as worker:
         worker.find("queues a, b; types echo, email, fail, sleep, webhook; 3 at once")
         answer = folder.quick("submit", "echo", "message=hi", "--queue", "b", "--wait", "--json").json
-        assert (answer["result"], answer["state"]) == ("hi", "completed")
+        assert (answer["result"], answer["status"]) == ("hi", "completed")
         worker.send(signal.SIGTERM)
         assert worker.wait() == 0
 

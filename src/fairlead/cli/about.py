@@ -19,7 +19,7 @@ def config(*, common: CommonWithStore = COMMON_WITH_STORE, **settings: AnySettin
     The first that says counts: a flag, a FAIRLEAD_* variable, fairlead.toml, the default. A setting that cannot be is
     an error, so this also checks a configuration before it is used. Passwords are not shown.
 
-    Every setting can be given as a flag here and to `worker` and `up`: `--lease-seconds 60`.
+    Every setting can be given as a flag here and to `worker`, `serve` and `up`: `--lease-seconds 60`.
     """
     entries = list(configured(common, settings).entries())
     if common.json:

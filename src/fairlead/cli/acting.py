@@ -7,21 +7,35 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from fairlead.cli import shapes
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, connected
+from fairlead.cli import showing
+from fairlead.cli.operating import BY_QUERY, ByQueryOptions, operate
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached
 from fairlead.cli.output import complain, write, write_json
 from fairlead.core.errors import FairleadError, InvalidTask, StoreError
 from fairlead.core.identity import TaskId, parse_task_id
+from fairlead.core.operation import Action
 from fairlead.core.task import Priority, Task
-from fairlead.engine.engine import Engine
+from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
 
 Ids = Annotated[str, Parameter(name="ID", help="Ids of one or more tasks.")]
-Request = Callable[[Engine, TaskId], Coroutine[Any, Any, Task]]
+Request = Callable[[Facade, TaskId], Coroutine[Any, Any, Task]]
 
 
-def cancel(*ids: Ids, common: CommonWithStore = COMMON_WITH_STORE) -> int:
-    """Cancel tasks: at once if they wait; if they run, their worker is asked to stop them."""
+PriorityOption = Annotated[
+    str | None, Parameter(help="Queue them with this priority instead of their own.", metavar="WORD")
+]
+KeepRetries = Annotated[bool, Parameter(help="Do not give them all their retries again.")]
+
+
+def cancel(*ids: Ids, options: ByQueryOptions = BY_QUERY, common: CommonWithStore = COMMON_WITH_STORE) -> int:
+    """Cancel tasks: at once if they wait; if they run, their worker is asked to stop them.
+
+    Some by their ids, or all that a query means, if they have not ended. With a query it is an operation, worked on
+    here or by any worker or server that runs; Ctrl-C pauses it.
+    """
+    if options.check(ids):
+        return operate(Action.CANCEL, options, common)
 
     def said(task: Task) -> str:
         return f"{task.id} {'is asked to stop' if not task.state.ended else task.state}"
@@ -31,10 +45,8 @@ def cancel(*ids: Ids, common: CommonWithStore = COMMON_WITH_STORE) -> int:
 
 def replay(
     *ids: Ids,
-    priority: Annotated[
-        str | None, Parameter(help="Queue them with this priority instead of their own.", metavar="WORD")
-    ] = None,
-    keep_retries: Annotated[bool, Parameter(help="Do not give them all their retries again.")] = False,
+    priority: PriorityOption = None,
+    keep_retries: KeepRetries = False,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
     """Queue ended tasks again: dead letters, failed and cancelled ones."""
@@ -60,7 +72,7 @@ def _each(ids: tuple[str, ...], common: SharedWithStore, request: Request, said:
     wanted = [parse_task_id(text) for text in ids]
     done: list[Task] = []
     refused: dict[TaskId, str] = {}
-    with connected(common) as connection:
+    with reached(common) as connection:
         engine = connection.inline()
         for task_id in dict.fromkeys(wanted):
             try:
@@ -78,8 +90,8 @@ def _each(ids: tuple[str, ...], common: SharedWithStore, request: Request, said:
     if common.json:
         write_json(
             {
-                "tasks": [shapes.brief(task) for task in done],
-                "errors": [{"id": task_id, "error": reason} for task_id, reason in refused.items()],
+                "tasks": [showing.brief(task, engine) for task in done],
+                "errors": [{"task_id": task_id, "error": reason} for task_id, reason in refused.items()],
             }
         )
     return 1 if refused else 0

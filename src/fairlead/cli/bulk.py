@@ -16,13 +16,14 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
-from fairlead.cli import shapes
+from fairlead.cli import showing
 from fairlead.cli.moments import check_seconds, moment, parse
-from fairlead.cli.options import SharedWithStore, connected
+from fairlead.cli.options import SharedWithStore, reached
 from fairlead.cli.output import complain, console, write, write_json
 from fairlead.core.errors import FairleadError, InvalidTask
 from fairlead.core.submission import Submission
-from fairlead.engine.engine import Engine, Submitted
+from fairlead.engine.engine import Submitted
+from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
 from fairlead.sdk.definition import template
 
@@ -55,7 +56,7 @@ _decode: Final = msgspec.json.Decoder(Line).decode
 
 def submit_file(name: str, task_type: str | None, options: Mapping[str, Any], common: SharedWithStore) -> int:
     """Submit every line; 1 if any was refused."""
-    with _opened(name) as (file, size), connected(common, create=True) as connection:
+    with _opened(name) as (file, size), reached(common, create=True) as connection:
         bulk = Bulk(connection.inline(), task_type, options, common.json, "stdin" if name == STDIN else name)
         with _progress(size, shown=not common.json and sys.stderr.isatty()) as advance:
             try:
@@ -69,7 +70,7 @@ class Bulk:
     """The work on one file, and the count of it."""
 
     def __init__(
-        self, engine: Engine, task_type: str | None, options: Mapping[str, Any], as_json: bool, name: str
+        self, engine: Facade, task_type: str | None, options: Mapping[str, Any], as_json: bool, name: str
     ) -> None:
         self._engine = engine
         self._type = task_type
@@ -141,7 +142,8 @@ class Bulk:
         self.known += answer.existing
         self.stored += not answer.existing
         if self._json:
-            write_json({"line": number, **shapes.with_field(shapes.brief(answer.task), existing=answer.existing)})
+            task = showing.brief(answer.task, self._engine)
+            write_json({"line": number, **showing.with_field(task, existing=answer.existing)})
 
 
 def _reason(error: Exception) -> str:

@@ -22,6 +22,10 @@ CAPABILITIES: Final = _flag("capabilities", "A,B")
 CONCURRENCY: Final = _flag("concurrency", "N")
 PROCESSES: Final = _flag("processes", "N")
 DRAIN_SECONDS: Final = _flag("drain_seconds", "S")
+HOST: Final = _flag("host", "ADDRESS")
+PORT: Final = _flag("port", "N")
+ROOT_PATH: Final = _flag("root_path", "PATH")
+TRUSTED_PROXIES: Final = _flag("trusted_proxies", "A,B")
 LOG_LEVEL: Final = _flag("log_level", "LEVEL")
 
 AnySetting: TypeAlias = Annotated[

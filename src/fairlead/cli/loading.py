@@ -123,4 +123,4 @@ def _bind(app: Fairlead, configuration: Configuration, observers: tuple[Observer
     if configuration.engine_settings() not in (Settings(), app.settings):
         log.warning("the app brings settings of its own, so those from the configuration that differ have no effect")
     journal = app.journal if configuration.journal is None else configuration.journal_url
-    app.rebind(url, observers, journal=journal)
+    app.rebind(url, observers, journal=journal, api_key=configuration.api_key)

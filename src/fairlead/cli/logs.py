@@ -8,10 +8,11 @@ from typing import Final
 
 import msgspec
 
-from fairlead.cli.moments import brief, iso
+from fairlead.cli.moments import brief
 from fairlead.cli.output import one_line
 from fairlead.core.task import Task
 from fairlead.engine.observe import Happening, Observer, Occurrence
+from fairlead.wire.moments import iso
 
 log = logging.getLogger("fairlead.tasks")
 

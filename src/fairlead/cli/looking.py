@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter
 
-from fairlead.cli import shapes, tables
+from fairlead.cli import showing, tables
 from fairlead.cli.moments import parse
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, connected, words
+from fairlead.cli.operating import QueryOption
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached, words
 from fairlead.cli.output import write, write_json
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import WorkerId, parse_task_id
-from fairlead.core.task import Priority, State
+from fairlead.core.query import Query
+from fairlead.core.query_text import parse_query
+from fairlead.core.task import Priority, State, Task
+from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
+from fairlead.engine.searching import Found
 from fairlead.storage.values import Filter
+from fairlead.wire.stats import standing
 
 MOST = 10_000
 
@@ -27,17 +33,24 @@ def show(
 ) -> None:
     """Show one task: how it stands, its times, parameters, result, error and history."""
     wanted = parse_task_id(task_id)
-    with connected(common) as connection:
+    with reached(common) as connection:
         engine = connection.inline()
         task = run_inline(engine.get(wanted))
         if common.json:
-            write_json(shapes.whole(task))
+            write_json(showing.whole(task, engine))
         else:
             tables.write_task(task, engine.clock.now())
 
 
+Limit: TypeAlias = Annotated[int, Parameter(help=f"How many at most, up to {MOST:,}; 50 if not said.", metavar="N")]
+After: TypeAlias = Annotated[
+    str | None, Parameter(help="Go on after this task: the last one of the page before.", metavar="ID")
+]
+
+
 def list_tasks(
     *,
+    query: QueryOption = None,
     state: Annotated[str | None, Parameter(help="Only those in these states.", metavar="STATE,…")] = None,
     queue: Annotated[str | None, Parameter(help="Only those of this queue.", metavar="NAME")] = None,
     task_type: Annotated[str | None, Parameter(name="--type", help="Only those of this type.", metavar="NAME")] = None,
@@ -57,20 +70,16 @@ def list_tasks(
         Parameter(help="Only those submitted before this moment.", metavar="MOMENT", allow_leading_hyphen=True),
     ] = None,
     oldest_first: Annotated[bool, Parameter(help="Begin with the oldest instead of the newest.")] = False,
-    limit: Annotated[int, Parameter(help=f"How many at most, up to {MOST:,}; 50 if not said.", metavar="N")] = 50,
-    after: Annotated[
-        str | None, Parameter(help="Go on after this task: the last one of the page before.", metavar="ID")
-    ] = None,
+    limit: Limit = 50,
+    after: After = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
     """List tasks, the newest first.
 
     With `--json`, one task per line. If there are as many as `--limit`, there may be more: `--after` the last id.
     """
-    if not 1 <= limit <= MOST:
-        raise InvalidTask("limit", f"--limit {limit} is out of range; use 1 to {MOST:,}")
-    cursor = None if after is None else parse_task_id(after)
-    with connected(common) as connection:
+    sought = parse_query(query or "")
+    with reached(common) as connection:
         engine = connection.inline()
         now = engine.clock.now()
         matching = Filter(
@@ -83,31 +92,52 @@ def list_tasks(
             created_from=None if created_after is None else parse("--created-after", created_after, now),
             created_before=None if created_before is None else parse("--created-before", created_before, now),
         )
-        # One more than wanted tells whether there is a next page.
-        found = run_inline(engine.find(matching, limit=limit + 1, newest_first=not oldest_first, after=cursor))
-    page = found[:limit]
+        page = gather(engine, sought, matching, limit=limit, after=after, newest_first=not oldest_first)
     if common.json:
-        for task in page:
-            write_json(shapes.brief(task))
+        for task in page.tasks:
+            write_json(showing.brief(task, engine))
         return
-    if not page:
-        write("no task matches" if matching != Filter() or cursor else "no tasks yet")
+    if not page.tasks:
+        write("no task matches" if sought.terms or matching != Filter() or after else "no tasks yet")
         return
-    tables.write_tasks(page, now)
-    if len(found) > limit:
-        write(f"there are more: --after {page[-1].id}")
+    tables.write_tasks(page.tasks, now)
+    if page.cursor is not None:
+        write(f"there are more: --after {page.cursor}")
+
+
+def gather(
+    engine: Facade,
+    query: Query,
+    matching: Filter | None = None,
+    *,
+    limit: int,
+    after: str | None,
+    newest_first: bool = True,
+) -> Found:
+    """A whole page of what a query means, however many tasks must be looked at."""
+    if not 1 <= limit <= MOST:
+        raise InvalidTask("limit", f"--limit {limit} is out of range; use 1 to {MOST:,}")
+    cursor = None if after is None else parse_task_id(after)
+    tasks: list[Task] = []
+    while True:
+        rest = limit - len(tasks)
+        found = run_inline(engine.search(query, within=matching, limit=rest, newest_first=newest_first, after=cursor))
+        tasks += found.tasks
+        cursor = found.cursor
+        if cursor is None or len(tasks) >= limit:
+            return Found(tasks, cursor)
 
 
 def stats(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
     """Show how many tasks are in each state, and how long the oldest of each queue and priority waits."""
-    with connected(common) as connection:
+    with reached(common) as connection:
         engine = connection.inline()
         now = engine.clock.now()
-        standing = run_inline(engine.stats())
+        stood = run_inline(engine.stats())
     if common.json:
-        write_json(shapes.stats_shape(standing))
+        write_json(standing(stood))
     else:
-        tables.write_stats(standing, now)
+        tables.write_stats(stood, now)
 
 
 def _state(word: str) -> State:

@@ -8,21 +8,12 @@ from typing import Final
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND, Instant, Span, span
+from fairlead.wire.moments import instant_of
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RELATIVE: Final = re.compile(r"([+-])(\d+(?:\.\d+)?)([smhdw])")
 _UNITS: Final = {"s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
 _FORMS: Final = "a moment such as 2026-11-15T08:00:00Z, 2026-11-15 (UTC unless it says otherwise), -1h or +30m"
-
-
-def iso(at: Instant) -> str:
-    """An instant in UTC, always to the microsecond, so that the text sorts like the time."""
-    return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def maybe_iso(at: Instant | None) -> str | None:
-    """An instant in UTC, if there is one."""
-    return None if at is None else iso(at)
 
 
 def parse(option: str, text: str, now: Instant) -> Instant:
@@ -35,7 +26,7 @@ def parse(option: str, text: str, now: Instant) -> Instant:
         else:
             written = datetime.fromisoformat(text.strip())
             aware = written if written.tzinfo else written.replace(tzinfo=UTC)
-            at = (aware - _EPOCH) // timedelta(microseconds=1)
+            at = instant_of(aware)
     except (ValueError, OverflowError):
         raise InvalidTask(option, f"{option} {text!r} is not a moment; use {_FORMS}") from None
     if not 0 <= at <= LATEST:

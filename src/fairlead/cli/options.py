@@ -14,9 +14,9 @@ from cyclopts import Parameter
 
 from fairlead.core.errors import InvalidSettings, StoreUnavailable
 from fairlead.sdk.configuration import Configuration, load
-from fairlead.sdk.connection import Connection
+from fairlead.sdk.connection import Connection, Link
 from fairlead.sdk.keys import KEYS
-from fairlead.storage.opening import check_journal, check_url
+from fairlead.sdk.remote import check_store, connect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,10 @@ class SharedWithStore(Shared):
 
     store: Annotated[
         str | None,
-        Parameter(help="URL of the store. *FAIRLEAD_STORE*, fairlead.toml, or sqlite:///fairlead.db", metavar="URL"),
+        Parameter(
+            help="URL of the store, or of a server. *FAIRLEAD_STORE*, fairlead.toml, or sqlite:///fairlead.db",
+            metavar="URL",
+        ),
     ] = None
     journal: Annotated[
         str | None, Parameter(help="URL of the journal behind a Redis store. *FAIRLEAD_JOURNAL*", metavar="URL")
@@ -66,17 +69,36 @@ def export(common: SharedWithStore, flags: Mapping[str, object]) -> None:
 
 
 @contextlib.contextmanager
-def connected(common: SharedWithStore, *, create: bool = False) -> Iterator[Connection]:
-    """The way to the store, for a command that then ends; only with `create` is a store made where there is none."""
+def reached(common: SharedWithStore, *, create: bool = False) -> Iterator[Link]:
+    """The way to the tasks, for a command that then ends, be they in a store or behind a server.
+
+    Only with `create` is a store made where there is none.
+    """
     configuration = configured(common)
-    check_url(configuration.store)
-    check_journal(configuration.store, configuration.journal_url)
+    check_store(configuration.store, configuration.journal_url)
     _check_reachable(configuration.store, create=create)
-    connection = Connection(configuration.store, configuration.engine_settings(), journal=configuration.journal_url)
+    connection = connect(
+        configuration.store,
+        configuration.engine_settings(),
+        journal=configuration.journal_url,
+        api_key=configuration.api_key,
+    )
     try:
         yield connection
     finally:
         connection.close_inline()
+
+
+@contextlib.contextmanager
+def connected(common: SharedWithStore, *, create: bool = False) -> Iterator[Connection]:
+    """The way to the store itself, for a command that needs more than a server offers."""
+    with reached(common, create=create) as link:
+        if not isinstance(link, Connection):
+            raise InvalidSettings(
+                f"{link.url} is a server, and this command needs the store itself; run it where the store can be "
+                f"reached, with the store's own URL"
+            )
+        yield link
 
 
 def _check_reachable(url: str, *, create: bool) -> None:

@@ -37,12 +37,14 @@ def one_line(text: str) -> str:
     return clean(" ".join(text.split("\n")))
 
 
-def complain(message: str, *, as_json: bool) -> None:
-    """Say on stderr what is wrong, in one line."""
+def complain(message: str, *, as_json: bool, pointer: str = "") -> None:
+    """Say on stderr what is wrong, in one line; and where, in two more."""
     if as_json:
-        sys.stderr.write(msgspec.json.encode({"error": message}).decode() + "\n")
+        said = {"error": message, "pointer": pointer} if pointer else {"error": message}
+        sys.stderr.write(msgspec.json.encode(said).decode() + "\n")
     else:
-        sys.stderr.write(f"fairlead: {one_line(message)}\n")
+        where = "".join(f"  {line}\n" for line in clean(pointer).splitlines())
+        sys.stderr.write(f"fairlead: {one_line(message)}\n{where}")
     sys.stderr.flush()
 
 

@@ -14,7 +14,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from fairlead._version import __version__
 from fairlead.cli.output import complain
-from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask
+from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask, QueryError
 
 OK: Final = 0
 FAILED: Final = 1
@@ -23,19 +23,27 @@ INTERRUPTED: Final = 130
 
 RUNNING: Final = Group.create_ordered("Running")
 TASKS: Final = Group.create_ordered("Tasks")
+OPERATING: Final = Group.create_ordered("Queues and workers")
 STORE: Final = Group.create_ordered("Store")
 ABOUT: Final = Group.create_ordered("About")
 
 COMMANDS: Final = {
     "up": (RUNNING, "fairlead.cli.up:up"),
     "worker": (RUNNING, "fairlead.cli.working:worker"),
+    "serve": (RUNNING, "fairlead.cli.serving:serve"),
+    "keys": (RUNNING, "fairlead.cli.keys:keys"),
     "submit": (TASKS, "fairlead.cli.submitting:submit"),
     "show": (TASKS, "fairlead.cli.looking:show"),
     "list": (TASKS, "fairlead.cli.looking:list_tasks"),
     "stats": (TASKS, "fairlead.cli.looking:stats"),
+    "queues": (OPERATING, "fairlead.cli.queues:queues"),
+    "workers": (OPERATING, "fairlead.cli.workers:workers"),
     "cancel": (TASKS, "fairlead.cli.acting:cancel"),
     "replay": (TASKS, "fairlead.cli.acting:replay"),
     "discard": (TASKS, "fairlead.cli.acting:discard"),
+    "dlq": (TASKS, "fairlead.cli.dead_letters:dlq"),
+    "operations": (TASKS, "fairlead.cli.operations:operations"),
+    "schedule": (TASKS, "fairlead.cli.schedules:schedule"),
     "rebuild": (STORE, "fairlead.cli.rebuilding:rebuild"),
     "migrate": (STORE, "fairlead.cli.migrating:migrate"),
     "config": (ABOUT, "fairlead.cli.about:config"),
@@ -72,6 +80,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = program(wanted=next(iter(arguments), None))(list(arguments))
         sys.stdout.flush()
+    except QueryError as error:
+        complain(str(error), as_json="--json" in arguments, pointer=error.pointer)
+        return MISUSED
     except (CycloptsError, InvalidTask, InvalidSettings) as error:
         complain(str(error), as_json="--json" in arguments)
         return MISUSED

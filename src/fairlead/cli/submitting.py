@@ -9,17 +9,18 @@ from cyclopts import Parameter
 from msgspec import Raw
 from msgspec.structs import replace
 
-from fairlead.cli import shapes
+from fairlead.cli import showing
 from fairlead.cli.moments import check_seconds, moment, parse
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, connected, words
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached, words
 from fairlead.cli.output import on_terminal, pretty, write, write_json
 from fairlead.core.errors import InvalidTask, TaskFailed
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
 from fairlead.engine.clock import SystemClock
 from fairlead.engine.engine import Submitted
+from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
-from fairlead.sdk.connection import Connection
+from fairlead.sdk.connection import Link
 from fairlead.sdk.definition import template
 from fairlead.sdk.handle import TaskHandle
 
@@ -94,19 +95,20 @@ def submit(
         return submit_file(from_file, task_type, given, common)
     if task_type is None:
         raise InvalidTask("type", "no type is named; write fairlead submit TYPE, or use --from-file FILE")
-    submission = replace(template(task_type, given), parameters=_parameters(pairs, params))
+    submission = replace(template(task_type, given), parameters=parameters_of(pairs, params))
     return _submit_one(submission, common, wait=wait, seconds=check_seconds("--timeout-seconds", timeout_seconds))
 
 
 def _submit_one(submission: Submission, common: SharedWithStore, *, wait: bool, seconds: float | None) -> int:
-    with connected(common, create=True) as connection:
-        submitted = run_inline(connection.inline().submit(submission))
+    with reached(common, create=True) as connection:
+        engine = connection.inline()
+        submitted = run_inline(engine.submit(submission))
         if not wait:
-            _write_submitted(submitted, common)
+            _write_submitted(submitted, engine, common)
             return 0
         task, failed = _wait(submitted, connection, seconds)
     if common.json:
-        write_json(shapes.with_field(shapes.whole(task), existing=submitted.existing))
+        write_json(showing.with_field(showing.whole(task, engine), existing=submitted.existing))
         return 1 if failed else 0
     if failed is not None:
         raise failed
@@ -114,10 +116,10 @@ def _submit_one(submission: Submission, common: SharedWithStore, *, wait: bool, 
     return 0
 
 
-def _write_submitted(submitted: Submitted, common: SharedWithStore) -> None:
+def _write_submitted(submitted: Submitted, engine: Facade, common: SharedWithStore) -> None:
     task = submitted.task
     if common.json:
-        write_json(shapes.with_field(shapes.brief(task), existing=submitted.existing))
+        write_json(showing.with_field(showing.brief(task, engine), existing=submitted.existing))
     elif on_terminal():
         known = "was there already, as" if submitted.existing else "is"
         write(f"{task.id} {known} {task.state}\nsee it with: fairlead show {task.id}")
@@ -126,7 +128,7 @@ def _write_submitted(submitted: Submitted, common: SharedWithStore) -> None:
         write(task.id)
 
 
-def _wait(submitted: Submitted, connection: Connection, seconds: float | None) -> tuple[Task, TaskFailed | None]:
+def _wait(submitted: Submitted, connection: Link, seconds: float | None) -> tuple[Task, TaskFailed | None]:
     handle: TaskHandle[Any] = TaskHandle(submitted.task, connection, lambda result: result)
     try:
         handle.result_sync(seconds)
@@ -136,7 +138,8 @@ def _wait(submitted: Submitted, connection: Connection, seconds: float | None) -
     return handle.snapshot, None
 
 
-def _parameters(pairs: tuple[str, ...], document: str | None) -> bytes:
+def parameters_of(pairs: tuple[str, ...], document: str | None) -> bytes:
+    """The parameters that pairs of key=value, or one JSON object, stand for."""
     if document is not None:
         if pairs:
             raise InvalidTask("parameters", f"--params and {pairs[0]!r} are both given; use one way or the other")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fairlead.cli.moments import ago, brief, iso
+from fairlead.cli.moments import ago, brief
 from fairlead.cli.output import Cell, Column, on_terminal, pretty, write, write_styled, write_table
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import Entry, Failure, Priority, State, Task
 from fairlead.engine.stats import Stats
+from fairlead.wire.moments import iso
 
 STYLES: Final = {
     State.SCHEDULED: "cyan",
@@ -51,22 +52,22 @@ def write_tasks(tasks: Sequence[Task], now: Instant) -> None:
 def write_task(task: Task, now: Instant) -> None:
     """Everything about one task."""
     spec, status = task.spec, task.status
-    _field("task", Cell(spec.id, "bold"))
-    _field("state", Cell(status.state, STYLES[status.state]), Cell(f" ({status.reason})"))
+    write_field("task", Cell(spec.id, "bold"))
+    write_field("state", Cell(status.state, STYLES[status.state]), Cell(f" ({status.reason})"))
     if status.cancel_asked and not status.state.ended:
-        _field("", Cell("cancel was asked", "yellow"))
-    _field("type", Cell(spec.type))
-    _field("queue", Cell(spec.queue))
-    _field("priority", Cell(status.priority.word, _URGENT.get(status.priority, "")))
+        write_field("", Cell("cancel was asked", "yellow"))
+    write_field("type", Cell(spec.type))
+    write_field("queue", Cell(spec.queue))
+    write_field("priority", Cell(status.priority.word, _URGENT.get(status.priority, "")))
     for label, text in _optional_lines(task):
-        _field(label, Cell(text))
+        write_field(label, Cell(text))
     write()
     for label, at in _times(task):
-        _field(label, Cell(iso(at)), Cell(f"  {ago(at, now)}", "dim"))
+        write_field(label, Cell(iso(at)), Cell(f"  {ago(at, now)}", "dim"))
     write()
-    _document("parameters", spec.parameters)
+    write_document("parameters", spec.parameters)
     if status.result is not None or status.state is State.COMPLETED:
-        _document("result", b"null" if status.result is None else status.result)
+        write_document("result", b"null" if status.result is None else status.result)
     if status.failure is not None:
         _failure(status.failure)
     if status.history:
@@ -80,10 +81,13 @@ def write_stats(stats: Stats, now: Instant) -> None:
         Cell(f"{count:,} {state}", STYLES[state] if count else "dim") for state, count in stats.states.items() if count
     ]
     write_styled([cell for count in counts for cell in (count, Cell("  "))][:-1] or [Cell("no tasks")])
+    write_styled([Cell(_workers(stats), "" if stats.workers.active else "dim")])
     if stats.next_alarm is not None:
         write_styled([Cell(f"next alarm {ago(stats.next_alarm, now)}", "dim")])
     if stats.journal_behind:
         write_styled([Cell(f"the journal has yet to learn of {stats.journal_behind:,}", "dim")])
+    if paused := _paused(stats):
+        write_styled([Cell(paused, "yellow")])
     if not stats.queues:
         return
     write()
@@ -108,7 +112,25 @@ def write_stats(stats: Stats, now: Instant) -> None:
     write_table(columns, rows)
 
 
-def _field(label: str, *parts: Cell) -> None:
+def _paused(stats: Stats) -> str:
+    queues = [name for name, queue in sorted(stats.queues.items()) if queue.paused]
+    listed = [f"queue {name}" for name in queues] + [f"task type {name}" for name in stats.paused_types]
+    return f"paused: {', '.join(listed)}" if listed else ""
+
+
+def _workers(stats: Stats) -> str:
+    workers, throughput = stats.workers, stats.throughput
+    counts = {"active": workers.active, "draining": workers.draining, "dead": workers.dead}
+    listed = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
+    if not listed:
+        return "no workers"
+    room = f"{workers.used_capacity:,} of {workers.total_capacity:,} slots used"
+    ended = f"{throughput.completed:,} completed and {throughput.failed:,} failed in the last minute"
+    return f"workers: {listed}; {room}; {ended}"
+
+
+def write_field(label: str, *parts: Cell) -> None:
+    """One line of what is known about a thing."""
     write_styled([Cell(f"{label:<{_LABEL_WIDTH}} ", "dim"), *parts])
 
 
@@ -150,18 +172,19 @@ def _times(task: Task) -> Iterator[tuple[str, Instant]]:
         yield "kept until", status.alarm
 
 
-def _document(label: str, document: bytes) -> None:
+def write_document(label: str, document: bytes) -> None:
+    """A JSON text, on as many lines as it takes."""
     text = pretty(document)
     if "\n" not in text:
-        _field(label, Cell(text))
+        write_field(label, Cell(text))
         return
-    _field(label)
+    write_field(label)
     for line in text.split("\n"):
         write(f"  {line}")
 
 
 def _failure(failure: Failure) -> None:
-    _field("error", Cell(f"{failure.type}: {failure.message}", "red"))
+    write_field("error", Cell(f"{failure.type}: {failure.message}", "red"))
     if failure.traceback:
         for line in failure.traceback.rstrip().split("\n"):
             write(f"  {line}")

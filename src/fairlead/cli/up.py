@@ -8,13 +8,14 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fairlead._version import __version__
 from fairlead.cli import flags
 from fairlead.cli.logs import start_logging, task_observer
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
+from fairlead.cli.serving import INSTALL, has_server, open_server
 from fairlead.cli.working import leave_at_once
 from fairlead.sdk.app import Fairlead
 from fairlead.sdk.builtin import builtin_app
@@ -23,34 +24,52 @@ from fairlead.sdk.keys import KEYS
 from fairlead.worker.serving import Service, serve
 from fairlead.worker.worker import WorkerSettings
 
+if TYPE_CHECKING:
+    from fairlead.server.running import Server
+
 log = logging.getLogger("fairlead.cli")
 
 
 def up(
     *,
     concurrency: Annotated[flags.Text, flags.CONCURRENCY] = None,
+    host: Annotated[flags.Text, flags.HOST] = None,
+    port: Annotated[flags.Text, flags.PORT] = None,
     log_level: Annotated[flags.Text, flags.LOG_LEVEL] = None,
     common: CommonWithStore = COMMON_WITH_STORE,
     **settings: flags.AnySetting,
 ) -> None:
-    """Start everything in one process: the store and a worker with the built-in handlers.
+    """Start everything in one process: the store, the HTTP API, and a worker with the built-in handlers.
 
     They are `echo`, `sleep`, `fail`, `webhook` and `email`. Ctrl-C lets running tasks end; a second one hands them
-    back. Every other setting that `fairlead config` shows can be given as a flag too.
+    back. Every other setting that `fairlead config` shows can be given as a flag too. Without the extra
+    `fairlead[server]` the worker runs alone.
     """
     signal.signal(signal.SIGTERM, leave_at_once)
-    configuration = configured(common, {"concurrency": concurrency, "log-level": log_level, **settings})
+    given = {"concurrency": concurrency, "host": host, "port": port, "log-level": log_level, **settings}
+    configuration = configured(common, given)
     start_logging(configuration.log_level, as_json=common.json)
     app = builtin_app(configuration, observers=[task_observer(chatty=True)])
+    servers: list[Server] = []
 
     async def prepare() -> Sequence[Service]:
-        return [await _worker(app, configuration)]
+        try:
+            if has_server():
+                # The worker sweeps already.
+                engine = await app.store_connection().engine()
+                servers.append(await open_server(engine, configuration, sweep=False))
+            return [*servers, await _worker(app, configuration)]
+        except BaseException:
+            await app.close()
+            raise
 
     def ready() -> None:
+        url = servers[0].url if servers else None
         if common.json:
-            write_json({"version": __version__, "store": masked(app.store), "types": sorted(app.handlers.types)})
+            types = sorted(app.handlers.types)
+            write_json({"version": __version__, "store": masked(app.store), "types": types, "url": url})
         else:
-            _welcome(app, configuration)
+            _welcome(app, configuration, url)
         sys.stdout.flush()
 
     serve(prepare, app.close, ready)
@@ -67,11 +86,15 @@ async def _worker(app: Fairlead, configuration: Configuration) -> Service:
     )
 
 
-def _welcome(app: Fairlead, configuration: Configuration) -> None:
+def _welcome(app: Fairlead, configuration: Configuration, url: str | None) -> None:
     command = _command()
     store = "" if configuration.store == KEYS["store"].default else f" --store {masked(configuration.store)}"
     write_styled([Cell(f"fairlead {__version__}", "bold"), Cell(f" is up on {masked(app.store)}.")])
     write(f"A worker runs {', '.join(sorted(app.handlers.types))} tasks, {configuration.concurrency} at once.")
+    if url is None:
+        write(f"The HTTP API is not installed; {INSTALL}.")
+    else:
+        write(f"The HTTP API is at {url}, and its documentation at {url}/docs.")
     write("\nTry this in another terminal, in the same folder:\n")
     for line in (
         f"submit echo message=hello --wait{store}",
@@ -81,6 +104,9 @@ def _welcome(app: Fairlead, configuration: Configuration) -> None:
         f"stats{store}",
     ):
         write_styled([Cell(f"  {command} {line}", "cyan")])
+    if url is not None:
+        task = """'{"task_type": "echo", "parameters": {"message": "hello"}}'"""
+        write_styled([Cell(f"  curl {url}/api/v1/tasks --json {task}", "cyan")])
     write("\nCtrl-C stops it: running tasks may end first. A second Ctrl-C hands them back.")
 
 

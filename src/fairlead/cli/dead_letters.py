@@ -1,0 +1,166 @@
+"""`dlq`: tasks whose retries are used up."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from fairlead.cli import acting, looking, showing
+from fairlead.cli.moments import ago
+from fairlead.cli.operating import BY_QUERY, ByQueryOptions, QueryOption, dead_letters_of, operate
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
+from fairlead.core.instant import Instant
+from fairlead.core.operation import Action
+from fairlead.core.query import EVERYTHING
+from fairlead.core.query_text import parse_query
+from fairlead.core.task import Priority, Task
+from fairlead.engine.dead_letters import Groups
+from fairlead.engine.inline import run_inline
+from fairlead.wire.dead_letters import groups_shown
+
+dlq = App(
+    name="dlq",
+    group_commands="Dead letters",
+    help="""List, group, replay and discard dead letters: tasks whose retries are used up.
+
+    A query that names no state is about dead letters here.""",
+)
+
+
+def list_dead_letters(
+    *,
+    query: QueryOption = None,
+    limit: looking.Limit = 50,
+    after: looking.After = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """List dead letters, the newest first, with their errors; with `--json`, one task per line."""
+    sought = dead_letters_of(parse_query(query or ""))
+    with reached(common) as connection:
+        engine = connection.inline()
+        page = looking.gather(engine, sought, limit=limit, after=after)
+        now = engine.clock.now()
+        if common.json:
+            for task in page.tasks:
+                write_json(showing.brief(task, engine))
+            return
+    if not page.tasks:
+        write("no dead letters match" if query else "no dead letters")
+        return
+    columns = [Column("ID"), Column("TYPE", cut=True), Column("QUEUE", cut=True, optional=True)]
+    columns += [Column("TRIES", right=True), Column("ENDED", right=True), Column("ERROR", cut=True)]
+    write_table(columns, [_row(task, now) for task in page.tasks])
+    if page.cursor is not None:
+        write(f"there are more: --after {page.cursor}")
+
+
+def groups(*, query: QueryOption = None, common: CommonWithStore = COMMON_WITH_STORE) -> None:
+    """Count dead letters by type and by error: errors that differ only in ids, numbers and the like are one.
+
+    A type with as many as the setting `dead_letter_alert`, or its own in `dead_letter_alerts`, is marked.
+    """
+    sought = EVERYTHING if query is None else parse_query(query)
+    with reached(common) as connection:
+        engine = connection.inline()
+        found, now = run_inline(engine.dead_letters.groups(sought)), engine.clock.now()
+    if common.json:
+        write_json(groups_shown(found))
+    elif not found.groups:
+        write("no dead letters match" if query else "no dead letters")
+    else:
+        _write_groups(found, now)
+
+
+def replay(
+    *ids: acting.Ids,
+    priority: acting.PriorityOption = None,
+    keep_retries: acting.KeepRetries = False,
+    options: ByQueryOptions = BY_QUERY,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> int:
+    """Queue dead letters again: some by their ids, or all that a query means.
+
+    With a query it is an operation, worked on here or by any worker or server that runs; Ctrl-C pauses it.
+    """
+    if not options.check(ids):
+        return acting.replay(*ids, priority=priority, keep_retries=keep_retries, common=common)
+    return operate(
+        Action.REPLAY,
+        options,
+        common,
+        narrowed=dead_letters_of,
+        priority=None if priority is None else Priority.parse(priority),
+        reset_retries=not keep_retries,
+    )
+
+
+def discard(*ids: acting.Ids, options: ByQueryOptions = BY_QUERY, common: CommonWithStore = COMMON_WITH_STORE) -> int:
+    """Remove dead letters for good: some by their ids, or all that a query means.
+
+    With a query it is an operation, worked on here or by any worker or server that runs; Ctrl-C pauses it.
+    """
+    if not options.check(ids):
+        return acting.discard(*ids, common=common)
+    return operate(Action.DISCARD, options, common, narrowed=dead_letters_of)
+
+
+def show(
+    task_id: Annotated[str, Parameter(name="ID", help="Id of the task.")],
+    /,
+    *,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Show a dead letter: its attempts, error, traceback and parameters."""
+    looking.show(task_id, common=common)
+
+
+def _row(task: Task, now: Instant) -> list[Cell | str]:
+    failure, ended = task.status.failure, task.status.ended_at
+    return [
+        task.id,
+        task.spec.type,
+        task.spec.queue,
+        str(task.status.attempts),
+        "-" if ended is None else ago(ended, now),
+        Cell("" if failure is None else f"{failure.type}: {failure.message}", "red"),
+    ]
+
+
+def _write_groups(found: Groups, now: Instant) -> None:
+    for each in found.types:
+        over = f", at least the {each.alert_at:,} from which on to alert" if each.alert else ""
+        write_styled([Cell(f"{each.count:,} {each.type}{over}", "bold red" if each.alert else "")])
+    if not found.complete:
+        write("there are more; these are the newest")
+    write()
+    columns = [Column("COUNT", right=True), Column("TYPE", cut=True), Column("FINGERPRINT")]
+    columns += [Column("FIRST", right=True, optional=True), Column("LAST", right=True), Column("ERROR", cut=True)]
+    columns += [Column("EXAMPLE", optional=True)]
+    rows: list[list[Cell | str]] = [
+        [
+            f"{group.count:,}",
+            group.type,
+            group.fingerprint,
+            ago(group.first_seen, now),
+            ago(group.last_seen, now),
+            Cell(f"{group.error}: {group.pattern}", "red"),
+            group.example,
+        ]
+        for group in found.groups
+    ]
+    write_table(columns, rows)
+
+
+for _name, _command in {
+    "list": list_dead_letters,
+    "show": show,
+    "groups": groups,
+    "replay": replay,
+    "discard": discard,
+}.items():
+    # By its place, as the program has its own commands: only so does it know its name in the reference.
+    dlq.command(f"{__name__}:{_command.__name__}", name=_name)
+    # Its first line of help is known only when it is loaded.
+    dlq[_name]

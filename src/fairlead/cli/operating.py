@@ -1,0 +1,216 @@
+"""Actions on all tasks that a query means: their options, the dry run, and the way to their end."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Final, TypeAlias
+
+from cyclopts import Parameter
+
+from fairlead.cli import showing, tables
+from fairlead.cli.moments import parse
+from fairlead.cli.options import SharedWithStore, reached
+from fairlead.cli.output import complain, console, write, write_json
+from fairlead.core.errors import InvalidTask
+from fairlead.core.operation import Action, Operation, Stage
+from fairlead.core.query import Query, term
+from fairlead.core.query_text import parse_query
+from fairlead.core.task import Priority, State
+from fairlead.engine.facade import Facade
+from fairlead.engine.inline import run_inline
+from fairlead.engine.operations import Wish
+from fairlead.wire.moments import iso
+from fairlead.wire.operations import operation_shown
+
+QueryOption: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name=["--query", "-q"],
+        help="Which tasks, such as 'state:dead_letter error:Timeout created:>-1h -tag:eu'.",
+        metavar="QUERY",
+        allow_leading_hyphen=True,
+    ),
+]
+
+_INTERRUPTED: Final = 130
+_GLANCE: Final = 0.1
+"""How long to wait before looking again at what others do, in seconds."""
+_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|h))?")
+_PER: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0}
+_PAST: Final = {Action.REPLAY: "replayed", Action.DISCARD: "discarded", Action.CANCEL: "cancelled"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByQuery:
+    """The options of an action on all tasks that a query means."""
+
+    query: QueryOption = None
+    dry_run: Annotated[bool, Parameter(help="Only show how many tasks it would be, and some of them.")] = False
+    rate: Annotated[
+        str | None, Parameter(help="With a query: how many tasks at most, such as 50/s or 100/m.", metavar="N/s")
+    ] = None
+    canary: Annotated[
+        int | None,
+        Parameter(help="With a query: do so many, then wait for `fairlead operations resume`.", metavar="N"),
+    ] = None
+    as_of: Annotated[
+        str | None,
+        Parameter(
+            help="With a query: tasks as they stood at this moment, such as that of a dry run.",
+            metavar="MOMENT",
+            allow_leading_hyphen=True,
+        ),
+    ] = None
+    expect: Annotated[
+        int | None, Parameter(help="With a query: do nothing unless it is exactly so many tasks.", metavar="N")
+    ] = None
+    detach: Annotated[bool, Parameter(help="With a query: do not wait; whichever worker or server runs does it.")] = (
+        False
+    )
+
+    def check(self, ids: tuple[str, ...]) -> bool:
+        """Whether it is a query that names the tasks; raises InvalidTask if both or neither do."""
+        if self.query is not None and ids:
+            raise InvalidTask("id", "both ids and a query are given; use one of them, or id:… in the query")
+        if self.query is None and not ids:
+            raise InvalidTask("id", "no task is named; give the ids of one or more, or --query for all that it means")
+        if self.query is None and self != ByQuery():
+            raise InvalidTask("query", "--dry-run, --rate and the like are for a query; give --query instead of ids")
+        return self.query is not None
+
+
+BY_QUERY: Final = ByQuery()
+ByQueryOptions: TypeAlias = Annotated[ByQuery, Parameter(name="*")]
+
+
+def dead_letters_of(query: Query) -> Query:
+    """A query about dead letters, unless it says which states it is about."""
+    return query if query.names("state") else query.and_(term("state", State.DEAD_LETTER))
+
+
+def operate(
+    action: Action,
+    options: ByQuery,
+    common: SharedWithStore,
+    *,
+    narrowed: Callable[[Query], Query] = lambda query: query,
+    priority: Priority | None = None,
+    reset_retries: bool = True,
+) -> int:
+    """Do, or only show, what the options ask for; the exit code."""
+    query = narrowed(parse_query(options.query or ""))
+    rate = None if options.rate is None else _parse_rate(options.rate)
+    with reached(common) as connection:
+        engine = connection.inline()
+        wish = Wish(
+            action=action,
+            query=query,
+            as_of=None if options.as_of is None else parse("--as-of", options.as_of, engine.clock.now()),
+            expected=options.expect,
+            rate=rate,
+            canary=options.canary,
+            priority=priority,
+            reset_retries=reset_retries,
+            who=_who(),
+        )
+        if options.dry_run:
+            _preview(engine, wish, common)
+            return 0
+        operation = run_inline(engine.operations.start(wish))
+        if options.detach:
+            _report(operation, common)
+            return 0
+        return follow(engine, operation, common)
+
+
+def follow(engine: Facade, operation: Operation, common: SharedWithStore) -> int:
+    """Work on an operation, or watch who does, until it stops; the exit code. Ctrl-C pauses it."""
+    try:
+        with _bar(operation, shown=not common.json and sys.stderr.isatty()) as show:
+            while operation.stage.active:
+                before = operation
+                operation = run_inline(engine.operations.step(operation.id))
+                show(operation)
+                if (operation.done, operation.cursor) == (before.done, before.cursor) and operation.stage.active:
+                    time.sleep(_GLANCE)
+    except KeyboardInterrupt:
+        operation = run_inline(engine.operations.pause(operation.id))
+        complain(
+            f"operation {operation.id} is paused after {operation.done:,} of {operation.expected:,}; go on with "
+            f"`fairlead operations resume {operation.id}`, or end it with `fairlead operations cancel {operation.id}`",
+            as_json=common.json,
+        )
+        return _INTERRUPTED
+    _report(operation, common)
+    return 1 if operation.failed or operation.stage is Stage.CANCELLED else 0
+
+
+def progress_of(operation: Operation) -> str:
+    """How far an operation is, in words."""
+    least = "" if operation.exact else "at least "
+    text = f"{_PAST[operation.action]} {operation.done:,} of {least}{operation.expected:,}"
+    if operation.skipped:
+        text += f", {operation.skipped:,} had changed"
+    if operation.failed:
+        text += f", {operation.failed:,} could not be changed"
+    return text
+
+
+def _report(operation: Operation, common: SharedWithStore) -> None:
+    if common.json:
+        write_json(operation_shown(operation))
+        return
+    write(f"operation {operation.id} {operation.stage}: {progress_of(operation)}")
+    if operation.note:
+        write(f"{operation.note}: fairlead operations resume {operation.id}")
+
+
+def _preview(engine: Facade, wish: Wish, common: SharedWithStore) -> None:
+    preview = run_inline(engine.operations.preview(wish))
+    if common.json:
+        sample = [showing.brief(task, engine) for task in preview.sample]
+        counted = {"as_of": iso(preview.as_of), "count": preview.count, "exact": preview.exact}
+        write_json({"action": wish.action, **counted, "sample": sample})
+        return
+    write(f"would {wish.action} {'' if preview.exact else 'at least '}{preview.count:,} tasks that match {wish.query}")
+    if preview.sample:
+        tables.write_tasks(preview.sample, engine.clock.now())
+    if preview.count > len(preview.sample):
+        write(f"and {preview.count - len(preview.sample):,} more")
+    if preview.count and preview.exact:
+        write(f"for exactly these: --as-of {iso(preview.as_of)} --expect {preview.count}")
+
+
+@contextlib.contextmanager
+def _bar(operation: Operation, *, shown: bool) -> Iterator[Callable[[Operation], None]]:
+    """A bar on the terminal."""
+    if not shown:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(f"{operation.action}, Ctrl-C pauses", total=operation.expected)
+        yield lambda now: progress.update(bar, completed=now.done + now.skipped + now.failed)
+
+
+def _parse_rate(text: str) -> float:
+    found = _RATE.fullmatch(text.strip())
+    if found is None:
+        raise InvalidTask("rate", f"--rate {text!r} is not a rate; use a number, or 50/s, 100/m, 1000/h")
+    return float(found[1]) / _PER[found[2] or "s"]
+
+
+def _who() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):
+        return socket.gethostname()

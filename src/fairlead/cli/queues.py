@@ -1,0 +1,286 @@
+"""`queues`: what can be said of a queue while everything runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.cli.ordering import describe, parse_order
+from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.identity import check_name
+from fairlead.core.instant import SECOND, span
+from fairlead.core.queue import UNBOUNDED, QueueSettings
+from fairlead.core.task import WAITING, Priority, State
+from fairlead.engine.facade import Facade
+from fairlead.engine.inline import run_inline
+from fairlead.engine.queues import QueueChanges
+from fairlead.engine.stats import QueueStats, Stats
+from fairlead.wire.queues import queue_shown
+
+DEFAULT: Final = "default"
+"""The value that goes back to what the settings of all say."""
+
+Name = Annotated[str, Parameter(name="QUEUE", help="Its name.")]
+
+queues = App(
+    name="queues",
+    group_commands="Queues",
+    help="""List, pause, resume, change and purge queues.
+
+    A change counts within a second, in every worker and server of the store.""",
+)
+
+
+def list_queues(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
+    """List the queues that have tasks or settings of their own, and the task types that are paused."""
+    with reached(common) as connection:
+        engine = connection.inline()
+        own, stats = run_inline(engine.queues.all()), run_inline(engine.stats())
+        paused_types = run_inline(engine.queues.paused_types())
+    names = sorted({*own, *stats.queues})
+    if common.json:
+        shown = [queue_shown(name, own.get(name, QueueSettings()), stats.queues.get(name)) for name in names]
+        write_json({"queues": shown, "paused_types": paused_types})
+        return
+    if not names:
+        write("no queues: none has tasks or settings of its own")
+    else:
+        columns = [Column("QUEUE", cut=True), Column("STATE"), Column("READY", right=True)]
+        columns += [Column("SCHEDULED", right=True), Column("RUNNING", right=True), Column("SETTINGS", cut=True)]
+        write_table(columns, [_row(name, own.get(name, QueueSettings()), stats) for name in names])
+    if paused_types:
+        write_styled([Cell(f"paused task types: {', '.join(paused_types)}", "yellow")])
+
+
+def show(queue: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
+    """Show a queue: whether it is paused, its tasks, and what is said of it alone."""
+    with reached(common) as connection:
+        engine = connection.inline()
+        own = run_inline(engine.queues.get(queue))
+        stats = run_inline(engine.stats()).queues.get(queue)
+        paused_types = run_inline(engine.queues.paused_types())
+    if common.json:
+        write_json(queue_shown(queue, own, stats))
+        return
+    _field("queue", queue, "bold")
+    _field("state", *_state(own))
+    counts = {} if stats is None else {state: count for state, count in stats.states.items() if count}
+    _field("tasks", ", ".join(f"{count:,} {state}" for state, count in counts.items()) or "none")
+    held = [] if stats is None else [task_type for task_type in paused_types if stats.types.get(task_type)]
+    if held:
+        _field("", f"of paused types: {', '.join(held)}", "yellow")
+    for label, value in _said(own).items():
+        _field(label, value)
+
+
+def pause(
+    queue: Annotated[str | None, Parameter(name="QUEUE", help="Its name.")] = None,
+    /,
+    *,
+    task_type: Annotated[
+        str | None, Parameter(name="--type", help="Pause this task type instead, in every queue.", metavar="NAME")
+    ] = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Have the tasks of a queue, or of a task type, wait until it is resumed.
+
+    It still takes tasks, and what runs goes on.
+    """
+    _hold(queue, task_type, common, paused=True)
+
+
+def resume(
+    queue: Annotated[str | None, Parameter(name="QUEUE", help="Its name.")] = None,
+    /,
+    *,
+    task_type: Annotated[
+        str | None, Parameter(name="--type", help="Resume this task type instead.", metavar="NAME")
+    ] = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Let the tasks of a paused queue, or of a paused task type, run again."""
+    _hold(queue, task_type, common, paused=False)
+
+
+def change(
+    queue: Name,
+    /,
+    *,
+    bound: Annotated[str | None, Parameter(help="How many tasks may wait in it; 0 for no bound.", metavar="N")] = None,
+    order: Annotated[
+        str | None,
+        Parameter(
+            help="How the next task is chosen: `strict`, `promote`, `promote:low=60,medium=120,high=300` (seconds), "
+            "`head_start:critical=600,high=60`, `weighted:critical=8,high=4,medium=2,low=1`.",
+            metavar="POLICY",
+        ),
+    ] = None,
+    priority: Annotated[str | None, Parameter(help="The priority of tasks that name none.", metavar="WORD")] = None,
+    timeout: Annotated[
+        str | None, Parameter(help="How long an attempt may take of tasks that do not say.", metavar="SECONDS")
+    ] = None,
+    max_retries: Annotated[
+        str | None, Parameter(help="How often tasks that do not say are retried.", metavar="N")
+    ] = None,
+    max_crashes: Annotated[
+        str | None, Parameter(help="How many lost workers tasks that do not say may cost.", metavar="N")
+    ] = None,
+    reset: Annotated[bool, Parameter(help="First go back to the settings of all.")] = False,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Change a queue's bound, its order of service or the defaults of its tasks.
+
+    The value `default` goes back to what the settings of all say.
+    """
+    changes = QueueChanges()
+    if bound is not None:
+        changes["bound"] = _count("bound", bound)
+    if order is not None:
+        changes["order"] = None if order == DEFAULT else parse_order(order)
+    if priority is not None:
+        changes["priority"] = None if priority == DEFAULT else Priority.parse(priority)
+    if timeout is not None:
+        changes["timeout"] = None if timeout == DEFAULT else span(_number("timeout", timeout))
+    if max_retries is not None:
+        changes["max_retries"] = _count("max-retries", max_retries)
+    if max_crashes is not None:
+        changes["max_crashes"] = _count("max-crashes", max_crashes)
+    if not changes and not reset:
+        raise InvalidSettings("nothing is to be changed; say what with --bound, --order, --priority, … or --reset")
+    QueueSettings(**{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
+    with reached(common, create=True) as connection:
+        engine = connection.inline()
+        if reset:
+            run_inline(engine.queues.reset(queue))
+        own = run_inline(engine.queues.change(queue, **changes))
+    if common.json:
+        write_json(queue_shown(queue, own))
+        return
+    said = ", ".join(f"{label} {value}" for label, value in _said(own).items() if value != DEFAULT)
+    write(f"queue {queue} has {said}" if said else f"queue {queue} has the settings of all")
+
+
+def purge(
+    queue: Name,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(help="Do not ask whether it is meant.")] = False,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> int:
+    """Remove the tasks that wait in a queue, for good. What runs goes on."""
+    check_name("queue", queue)
+    with reached(common) as connection:
+        engine = connection.inline()
+        if not yes and not _confirmed(engine, queue):
+            write("nothing was removed")
+            return 1
+        done = run_inline(engine.queues.purge(queue))
+    if common.json:
+        write_json({"queue": queue, "scheduled": done.scheduled, "queued": done.queued})
+    else:
+        write(
+            f"{done.total:,} tasks of queue {queue} are removed: {done.queued:,} queued, {done.scheduled:,} scheduled"
+        )
+    return 0
+
+
+def _confirmed(engine: Facade, queue: str) -> bool:
+    if not sys.stdin.isatty():
+        raise InvalidSettings(f"a purge of {queue!r} cannot be undone, and nobody is there to ask; say --yes")
+    stats = run_inline(engine.stats()).queues.get(queue)
+    waiting = 0 if stats is None else sum(stats.states[state] for state in WAITING)
+    # On stderr: what a script reads from stdout is the answer alone.
+    sys.stderr.write(
+        f"{waiting:,} tasks wait in queue {queue}. They will be removed, and that cannot be undone.\n"
+        f"Type the queue's name to remove them: "
+    )
+    sys.stderr.flush()
+    return sys.stdin.readline().strip() == queue
+
+
+def _hold(queue: str | None, task_type: str | None, common: CommonWithStore, *, paused: bool) -> None:
+    if (queue is None) == (task_type is None):
+        raise InvalidSettings("name either a queue or a task type with --type, and not both")
+    with reached(common, create=True) as connection:
+        desk = connection.inline().queues
+        if task_type is not None:
+            run_inline(desk.pause_type(task_type) if paused else desk.resume_type(task_type))
+        elif queue is not None:
+            run_inline(desk.pause(queue) if paused else desk.resume(queue))
+    what = {"queue": queue} if queue is not None else {"task_type": task_type}
+    if common.json:
+        write_json({**what, "paused": paused})
+        return
+    name = f"queue {queue}" if queue is not None else f"task type {task_type}"
+    write(f"{name} is paused; what runs goes on" if paused else f"{name} is resumed")
+
+
+def _count(option: str, text: str) -> int | None:
+    if text == DEFAULT:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidSettings(f"--{option} {text!r} is not a whole number; use one, or {DEFAULT}") from None
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        number = float(text)
+        span(number)
+    except (ValueError, OverflowError):
+        raise InvalidSettings(f"--{option} {text!r} is not a number of seconds; use one, or {DEFAULT}") from None
+    return number
+
+
+def _row(name: str, own: QueueSettings, stats: Stats) -> list[Cell | str]:
+    queue: QueueStats | None = stats.queues.get(name)
+    counts = {} if queue is None else queue.states
+    said = ", ".join(f"{label} {value}" for label, value in _said(own).items() if value != DEFAULT)
+    word, style = _state(own)
+    return [
+        Cell(name, "bold"),
+        Cell(word, style),
+        *(f"{counts.get(state, 0):,}" for state in (State.QUEUED, State.SCHEDULED, State.EXECUTING)),
+        Cell(said or "-", "" if said else "dim"),
+    ]
+
+
+def _state(own: QueueSettings) -> tuple[str, str]:
+    return ("paused", "yellow") if own.paused else ("open", "green")
+
+
+def _said(own: QueueSettings) -> dict[str, str]:
+    def shown(value: Any, text: str) -> str:
+        return DEFAULT if value is None else text
+
+    return {
+        "bound": shown(own.bound, "none" if own.bound == UNBOUNDED else f"{own.bound or 0:,}"),
+        "order": DEFAULT if own.order is None else describe(own.order),
+        "priority": DEFAULT if own.priority is None else own.priority.word,
+        "timeout": shown(own.timeout, f"{(own.timeout or 0) / SECOND:g} s"),
+        "retries": shown(own.max_retries, f"{own.max_retries}"),
+        "crashes": shown(own.max_crashes, f"{own.max_crashes}"),
+    }
+
+
+def _field(label: str, text: str, style: str = "") -> None:
+    write_styled([Cell(f"{label:<10} ", "dim"), Cell(text, style)])
+
+
+for _name, _command in (
+    ("list", list_queues),
+    ("show", show),
+    ("pause", pause),
+    ("resume", resume),
+    ("set", change),
+    ("purge", purge),
+):
+    # By its place, as the program has its own commands: only so does it know its name in the reference.
+    queues.command(f"{__name__}:{_command.__name__}", name=_name)
+    # Its first line of help is known only when it is loaded.
+    queues[_name]

@@ -1,0 +1,145 @@
+"""`serve`: the HTTP service."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+
+from fairlead._version import __version__
+from fairlead.cli import flags
+from fairlead.cli.logs import start_logging, task_observer
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
+from fairlead.cli.output import Cell, write, write_json, write_styled
+from fairlead.cli.working import leave_at_once
+from fairlead.core.errors import InvalidSettings
+from fairlead.engine.engine import Engine
+from fairlead.sdk.configuration import Configuration, masked
+from fairlead.sdk.connection import Connection
+from fairlead.sdk.keys import KEYS
+from fairlead.storage.opening import check_journal, check_url
+from fairlead.worker.serving import Service
+from fairlead.worker.serving import serve as run_services
+
+if TYPE_CHECKING:
+    from fairlead.server.running import Server
+
+log = logging.getLogger("fairlead.cli")
+
+NEEDED: Final = ("starlette", "uvicorn", "httptools", "websockets", "prometheus_client")
+"""What the server needs beyond a bare install."""
+INSTALL: Final = "install it with `pip install 'fairlead[server]'`"
+
+_ENVELOPE: Final = 256 * 1024
+"""What a request may have around its parameters, in bytes."""
+
+
+def serve(
+    *,
+    host: Annotated[flags.Text, flags.HOST] = None,
+    port: Annotated[flags.Text, flags.PORT] = None,
+    cert: Annotated[
+        flags.Text, Parameter(help=f"{KEYS['tls_cert'].doc}. *{KEYS['tls_cert'].variable}*", metavar="FILE")
+    ] = None,
+    key: Annotated[
+        flags.Text, Parameter(help=f"{KEYS['tls_key'].doc}. *{KEYS['tls_key'].variable}*", metavar="FILE")
+    ] = None,
+    insecure: Annotated[bool | None, Parameter(help=f"{KEYS['insecure'].doc}. *{KEYS['insecure'].variable}*")] = None,
+    root_path: Annotated[flags.Text, flags.ROOT_PATH] = None,
+    trusted_proxies: Annotated[flags.Text, flags.TRUSTED_PROXIES] = None,
+    log_level: Annotated[flags.Text, flags.LOG_LEVEL] = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+    **settings: flags.AnySetting,
+) -> None:
+    """Serve the HTTP API until SIGTERM or Ctrl-C.
+
+    Then it takes no more connections, answers what waits, and lets requests that it accepted end, for up to
+    `drain_seconds`; a second signal cuts them off.
+
+    As long as the store has no keys it serves this machine only, and whoever calls may do everything. `fairlead keys
+    create` makes the first key; from then on every call needs one.
+    """
+    # Until there is something to finish, being asked to leave is simply the end.
+    signal.signal(signal.SIGTERM, leave_at_once)
+    given = {
+        "host": host, "port": port, "tls-cert": cert, "tls-key": key, "insecure": insecure, "root-path": root_path,
+        "trusted-proxies": trusted_proxies, "log-level": log_level, **settings,
+    }  # fmt: skip
+    configuration = configured(common, given)
+    start_logging(configuration.log_level, as_json=common.json)
+    if not has_server():
+        raise InvalidSettings(f"the server is not installed; {INSTALL}")
+    check_url(configuration.store)
+    check_journal(configuration.store, configuration.journal_url)
+    connection = Connection(
+        configuration.store,
+        configuration.engine_settings(),
+        journal=configuration.journal_url,
+        observers=[task_observer(chatty=False)],
+    )
+    servers: list[Server] = []
+
+    async def prepare() -> Sequence[Service]:
+        try:
+            servers.append(await open_server(await connection.engine(), configuration))
+        except BaseException:
+            await connection.close()
+            raise
+        return servers
+
+    def ready() -> None:
+        (server,) = servers
+        if common.json:
+            write_json({"version": __version__, "url": server.url, "store": masked(configuration.store)})
+        else:
+            write_styled([Cell(f"fairlead {__version__}", "bold"), Cell(f" serves {masked(configuration.store)} at")])
+            write_styled([Cell(f"  {server.url}", "cyan")])
+            write(f"Its documentation is at {server.url}/docs. Ctrl-C stops it: accepted requests may end first.")
+        sys.stdout.flush()
+
+    run_services(prepare, connection.close, ready)
+    log.info("left")
+
+
+def has_server() -> bool:
+    """Whether the packages that the server needs are installed."""
+    return all(importlib.util.find_spec(name) is not None for name in NEEDED)
+
+
+async def open_server(engine: Engine, configuration: Configuration, *, sweep: bool = True) -> Server:
+    """A server as the configuration wants it; it listens already."""
+    from fairlead.server import running
+    from fairlead.server.binding import Binding
+    from fairlead.server.settings import ServerSettings
+
+    defaults = ServerSettings()
+    settings = ServerSettings(
+        body_limit=max(defaults.body_limit, configuration.payload_limit + _ENVELOPE),
+        batch_limit=max(defaults.batch_limit, configuration.payload_limit + _ENVELOPE),
+        rate_limit=configuration.rate_limit,
+        rate_burst=configuration.rate_burst,
+        session_seconds=configuration.session_seconds,
+    )
+    binding = Binding(
+        host=configuration.host,
+        port=configuration.port,
+        cert=configuration.tls_cert,
+        key=configuration.tls_key,
+        insecure=configuration.insecure,
+        root_path=_root_path(configuration.root_path),
+        trusted_proxies=configuration.trusted_proxies or "",
+        grace_seconds=configuration.drain_seconds,
+    )
+    return await running.open_server(engine, binding, settings, sweep=sweep)
+
+
+def _root_path(written: str | None) -> str:
+    path = (written or "").rstrip("/")
+    if path and (not path.startswith("/") or not path.isascii() or any(sign in path for sign in " ;,?#%")):
+        raise InvalidSettings(f"root_path cannot be {written!r}; use a path of plain letters, such as /fairlead")
+    return path

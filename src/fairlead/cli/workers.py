@@ -1,0 +1,188 @@
+"""`workers`: who works here, and how to have one leave."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from cyclopts import App, Parameter
+
+from fairlead.cli import showing
+from fairlead.cli.moments import ago, brief
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.cli.output import Cell, Column, complain, write, write_json, write_styled, write_table
+from fairlead.cli.tables import STYLES
+from fairlead.core.errors import FairleadError, InvalidSettings, StoreError
+from fairlead.core.instant import Instant
+from fairlead.core.task import Task
+from fairlead.engine.fleet import LostTask, WorkerReport
+from fairlead.engine.inline import run_inline
+from fairlead.engine.presence import WorkerPresence, WorkerState
+from fairlead.wire.fleet import worker_shown, worker_whole
+from fairlead.wire.moments import iso
+
+_STYLES: Final = {WorkerState.ACTIVE: "green", WorkerState.DRAINING: "yellow", WorkerState.DEAD: "red"}
+
+workers = App(
+    name="workers",
+    group_commands="Workers",
+    help="""List, show and drain workers, wherever they run.
+
+    A worker that was not heard of for one lease length is dead, and is listed for an hour.""",
+)
+
+
+def list_workers(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
+    """List the workers: how each stands, where it is, and how much it runs."""
+    with reached(common) as connection:
+        engine = connection.inline()
+        found, now = run_inline(engine.workers.all()), engine.clock.now()
+    if common.json:
+        for worker in found:
+            write_json(worker_shown(worker))
+        return
+    if not found:
+        write("no workers")
+        return
+    columns = [Column("ID"), Column("STATE"), Column("RUNNING", right=True), Column("QUEUES", cut=True)]
+    columns += [Column("CAPABILITIES", cut=True, optional=True), Column("HOST", cut=True, optional=True)]
+    columns += [Column("VERSION", optional=True), Column("SINCE"), Column("SEEN")]
+    write_table(columns, [_row(worker, now) for worker in found])
+
+
+def show(
+    worker: Annotated[str, Parameter(name="WORKER", help="Its id, or its name if no other has it.")],
+    /,
+    *,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Show a worker, the tasks that it runs, and what became of those that were taken from it."""
+    with reached(common) as connection:
+        engine = connection.inline()
+        report, now = run_inline(engine.workers.get(worker)), engine.clock.now()
+    if common.json:
+        write_json(worker_whole(report, lambda task: showing.brief(task, engine)))
+    else:
+        _write_report(report, now)
+
+
+def drain(
+    *names: Annotated[str, Parameter(name="WORKER", help="Ids or names of one or more workers.")],
+    host: Annotated[str | None, Parameter(help="Drain all workers of this host.", metavar="NAME")] = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> int:
+    """Have workers take no more tasks, and leave when what they run has ended.
+
+    They hear of it at their next heartbeat, so within ten seconds unless that is configured otherwise.
+    """
+    if not names and host is None:
+        raise InvalidSettings("no worker is named; give the ids of one or more, or --host")
+    asked: list[WorkerPresence] = []
+    refused: dict[str, str] = {}
+    with reached(common) as connection:
+        fleet = connection.inline().workers
+        there = run_inline(fleet.all()) if host is not None else []
+        alive = [each.id for each in there if each.host == host and each.state is not WorkerState.DEAD]
+        if host is not None and not alive:
+            refused[host] = f"no worker lives on the host {host!r}; `fairlead workers list` shows where they are"
+        for name in dict.fromkeys((*names, *alive)):
+            try:
+                asked.append(run_inline(fleet.drain(name)))
+            except StoreError:
+                raise
+            except FairleadError as error:
+                refused[name] = str(error)
+    if common.json:
+        errors = [{"worker": name, "error": reason} for name, reason in refused.items()]
+        write_json({"workers": [worker_shown(worker) for worker in asked], "errors": errors})
+    else:
+        for worker in asked:
+            write(_asked(worker))
+        for reason in refused.values():
+            complain(reason, as_json=False)
+    return 1 if refused else 0
+
+
+def _asked(worker: WorkerPresence) -> str:
+    if worker.state is WorkerState.DEAD:
+        return f"{worker.id} is dead already; its tasks run elsewhere once their leases have ended"
+    return f"{worker.id} is asked to drain; it ran {worker.running} tasks when it was last heard of"
+
+
+def _row(worker: WorkerPresence, now: Instant) -> list[Cell | str]:
+    return [
+        Cell(worker.id, "bold"),
+        Cell(worker.state, _STYLES[worker.state]),
+        f"{worker.running}/{worker.capacity}",
+        ",".join(worker.queues),
+        ",".join(worker.capabilities) or "-",
+        worker.host or "-",
+        worker.version or "-",
+        ago(worker.since, now),
+        ago(worker.seen_at, now),
+    ]
+
+
+def _write_report(report: WorkerReport, now: Instant) -> None:
+    worker = report.worker
+    _field("worker", worker.id, "bold")
+    if worker.name != worker.id:
+        _field("name", worker.name)
+    _field("state", worker.state, _STYLES[worker.state])
+    if report.drain_asked and worker.state is WorkerState.ACTIVE:
+        _field("", "asked to drain", "yellow")
+    _field("host", f"{worker.host or '-'}{f', process {worker.pid}' if worker.pid else ''}")
+    _field("version", worker.version or "-")
+    _field("queues", ", ".join(worker.queues))
+    _field("can do", ", ".join(worker.capabilities) or "-")
+    _field("types", "any" if worker.types is None else ", ".join(worker.types))
+    _field("running", f"{worker.running} of {worker.capacity}")
+    _field("last min", f"{worker.completed:,} completed, {worker.failed:,} failed")
+    _field("since", f"{iso(worker.since)}  {ago(worker.since, now)}")
+    _field("seen", f"{iso(worker.seen_at)}  {ago(worker.seen_at, now)}")
+    if report.running:
+        dead = worker.state is WorkerState.DEAD
+        write()
+        write("it still holds these tasks, until their leases end:" if dead else "it runs:")
+        columns = [Column("ID"), Column("TYPE", cut=True), Column("QUEUE", cut=True), Column("RUNS FOR", right=True)]
+        write_table([*columns, Column("LEASE ENDS")], [_running(task, now) for task in report.running])
+    if report.lost:
+        write()
+        write(f"{report.lost_count:,} tasks were taken from it because their leases ended; they are now:")
+        columns = [Column("ID"), Column("TAKEN"), Column("STATE"), Column("REASON"), Column("WORKER", cut=True)]
+        write_table(columns, [_lost(lost, now) for lost in report.lost])
+
+
+def _running(task: Task, now: Instant) -> list[Cell | str]:
+    lease, started = task.status.lease, task.status.started_at
+    return [
+        task.id,
+        task.spec.type,
+        task.spec.queue,
+        "-" if started is None else brief(now - started),
+        "-" if lease is None else ago(lease.until, now),
+    ]
+
+
+def _lost(lost: LostTask, now: Instant) -> list[Cell | str]:
+    task = lost.task
+    if task is None:
+        return [lost.id, ago(lost.at, now), Cell("removed", "dim"), "-", "-"]
+    holder = task.status.lease.worker if task.status.lease else "-"
+    return [
+        lost.id,
+        ago(lost.at, now),
+        Cell(task.state, STYLES[task.state]),
+        task.status.reason,
+        holder,
+    ]
+
+
+def _field(label: str, text: str, style: str = "") -> None:
+    write_styled([Cell(f"{label:<10} ", "dim"), Cell(text, style)])
+
+
+for _name, _command in (("list", list_workers), ("show", show), ("drain", drain)):
+    # By its place, as the program has its own commands: only so does it know its name in the reference.
+    workers.command(f"{__name__}:{_command.__name__}", name=_name)
+    # Its first line of help is known only when it is loaded.
+    workers[_name]

@@ -1,0 +1,179 @@
+"""`dlq`, `operations` and queries on the command line."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from msgspec.structs import replace
+
+from fairlead.core.task import State, Task
+from fairlead.engine.inline import run_inline
+from tests.cli.running import Folder, until
+from tests.engine.stocking import a_dead_letter
+
+
+def stocked(folder: Folder, count: int = 6, **how: Any) -> list[Task]:
+    """Dead letters in the folder's store, which end a minute ago by the real clock."""
+    folder.ok("submit", "echo", "--delay", "3600")
+    engine = folder.engine()
+    now = engine.clock.now()
+    made = []
+    for number in range(count):
+        task = a_dead_letter(number, **how)
+        alarm = now + 10**12
+        status = replace(task.status, ended_at=now - 60_000_000 + number, alarm=alarm, ready_at=now - 10**8)
+        made.append(Task(replace(task.spec, created_at=now - 10**8), status))
+    run_inline(engine.store.add(made, now=now, bounds={}))
+    return made
+
+
+def states(folder: Folder) -> dict[State, int]:
+    counts: dict[State, int] = {}
+    for task in folder.tasks():
+        if task.spec.type != "echo":
+            counts[task.state] = counts.get(task.state, 0) + 1
+    return counts
+
+
+def test_tasks_are_listed_by_a_query(folder: Folder) -> None:
+    tasks = stocked(folder)
+
+    listed = folder.quick("list", "-q", "params.user_id:2,3 -tag:eu", "--json")
+    assert [task["task_id"] for task in listed.lines] == [tasks[3].id, tasks[2].id]
+    assert folder.quick("list", "-q", "queue:nowhere").out == "no task matches\n"
+    page = folder.quick("list", "-q", "error:unknown", "--limit", "4").out
+    assert f"there are more: --after {tasks[2].id}" in page
+    assert folder.quick("list", "-q", "-state:dead_letter", "--json").lines[0]["task_type"] == "echo"
+
+
+def test_a_mistake_in_a_query_gets_carets_under_it(folder: Folder) -> None:
+    stocked(folder, 1)
+
+    ended = folder.quick("list", "-q", "queue:a sate:failed")
+    assert ended.code == 2
+    message, query, carets = ended.err.splitlines()
+    assert message.startswith("fairlead: there is no field 'sate'; did you mean state?")
+    assert (query, carets) == ("  queue:a sate:failed", "          ^^^^")
+    as_json = folder.quick("dlq", "replay", "-q", "state:x", "--json")
+    assert as_json.code == 2 and '"pointer":"state:x\\n      ^"' in as_json.err
+
+
+def test_dead_letters_are_listed_shown_and_grouped(folder: Folder) -> None:
+    tasks = stocked(folder)
+
+    listed = folder.quick("dlq", "list")
+    assert [line.split()[0] for line in listed.out.splitlines()[1:]] == [task.id for task in reversed(tasks)]
+    assert "KeyError: user 5 is unknown" in listed.out
+    assert "KeyError: user 1 is unknown" in folder.quick("dlq", "show", tasks[1].id).out
+    grouped = folder.quick("dlq", "groups", "--json").json
+    (group,) = grouped["groups"]
+    assert (group["count"], group["pattern"], group["task_id"]) == (6, "user <n> is unknown", tasks[5].id)
+    text = folder.quick("dlq", "groups", "-q", "params.user_id:<3").out
+    assert text.startswith("3 send_mail\n") and group["fingerprint"] in text
+    folder.write("fairlead.toml", "dead_letter_alert = 100\ndead_letter_alerts = ['send_mail:6']\n")
+    assert folder.quick("dlq", "groups").out.startswith("6 send_mail, at least the 6 from which on to alert\n")
+
+
+def test_a_wrong_alert_is_refused(folder: Folder) -> None:
+    stocked(folder, 1)
+    folder.write("fairlead.toml", "dead_letter_alerts = ['send_mail']\n")
+
+    assert "use a type and a number: send_mail:100" in folder.quick("dlq", "groups").error
+
+
+def test_a_replay_by_a_query_is_tried_dry_then_done(folder: Folder) -> None:
+    stocked(folder)
+
+    dry = folder.quick("dlq", "replay", "-q", "params.user_id:>0", "--dry-run")
+    assert dry.out.startswith("would replay 5 tasks that match params.user_id:>0 state:dead_letter\n")
+    (*_, as_of, _, expected) = dry.out.splitlines()[-1].split()
+    assert states(folder) == {State.DEAD_LETTER: 6}
+    wrong = folder.quick("dlq", "replay", "-q", "params.user_id:>0", "--as-of", as_of, "--expect", "4")
+    assert wrong.code == 1 and "5 tasks match, not 4" in wrong.error
+    done = folder.quick(
+        "dlq", "replay", "-q", "params.user_id:>0", "--as-of", as_of, "--expect", expected, "--priority", "low"
+    )
+    assert done.code == 0 and "done: replayed 5 of 5" in done.out
+    assert states(folder) == {State.DEAD_LETTER: 1, State.QUEUED: 5}
+
+
+def test_a_canary_waits_to_be_resumed(folder: Folder) -> None:
+    stocked(folder)
+
+    shown = folder.quick("dlq", "discard", "-q", "type:send_mail", "--canary", "2", "--json").json
+    assert (shown["status"], shown["done"]) == ("paused", 2)
+    assert states(folder) == {State.DEAD_LETTER: 4}
+    (listed,) = folder.quick("operations", "list", "--json").lines
+    assert listed["operation_id"] == shown["operation_id"]
+    assert "paused" in folder.quick("operations", "list").out
+    assert "the canary of 2 is done" in folder.quick("operations", "show", shown["operation_id"]).out
+    resumed = folder.quick("operations", "resume", shown["operation_id"])
+    assert "done: discarded 6 of 6" in resumed.out
+    assert states(folder) == {}
+    assert folder.quick("operations", "cancel", shown["operation_id"]).code == 1
+
+
+def test_one_that_is_left_to_others_is_paused_and_cancelled(folder: Folder) -> None:
+    stocked(folder)
+    begun = folder.quick("dlq", "replay", "-q", "type:send_mail", "--detach", "--rate", "60/m", "--json").json
+
+    assert (begun["status"], begun["rate"]) == ("pending", 1.0)
+    assert folder.quick("operations", "pause", begun["operation_id"], "--json").json["status"] == "paused"
+    assert folder.quick("operations", "cancel", begun["operation_id"], "--json").json["status"] == "cancelled"
+    assert states(folder) == {State.DEAD_LETTER: 6}
+    assert "no operation nobody" in folder.quick("operations", "show", "nobody").error
+
+
+def test_interrupting_it_pauses_it_and_says_so(folder: Folder) -> None:
+    stocked(folder)
+    with folder.start("dlq", "replay", "-q", "type:send_mail", "--rate", "1/m") as program:
+        until(lambda: states(folder).get(State.QUEUED) == 1)
+        program.send(signal.SIGINT)
+        assert program.wait() == 130
+        (said,) = program.find("is paused after 1 of 6")
+    assert "fairlead operations resume" in said
+    (operation,) = folder.quick("operations", "list", "--json").lines
+    assert (operation["status"], operation["done"]) == ("paused", 1)
+
+
+def test_a_worker_does_what_was_left_to_it(folder: Folder) -> None:
+    stocked(folder)
+    folder.quick("dlq", "discard", "-q", "type:send_mail", "--detach")
+
+    with folder.start("worker", "builtin", "--sweep-interval-seconds", "0.05") as program:
+        until(lambda: states(folder) == {})
+        program.send(signal.SIGTERM)
+        assert program.wait() == 0
+
+
+def test_tasks_are_cancelled_by_a_query(folder: Folder) -> None:
+    for _ in range(3):
+        folder.submit("spam", "--queue", "bulk")
+    kept = folder.submit("ham", "--queue", "bulk")
+
+    assert folder.quick("cancel", "-q", "type:spam", "--dry-run", "--json").json["count"] == 3
+    assert "done: cancelled 3 of 3" in folder.quick("cancel", "-q", "type:spam").out
+    assert [task.id for task in folder.tasks() if task.state is State.QUEUED] == [kept]
+
+
+def test_what_is_asked_for_wrongly_is_refused(folder: Folder) -> None:
+    task_id = folder.submit("spam")
+    for arguments, said in (
+        (["dlq", "replay"], "no task is named"),
+        (["cancel"], "no task is named"),
+        (["cancel", task_id, "-q", "type:spam"], "both ids and a query"),
+        (["cancel", task_id, "--dry-run"], "are for a query"),
+        (["cancel", "-q", "type:spam", "--rate", "fast"], "is not a rate"),
+    ):
+        ended = folder.quick(*arguments)
+        assert ended.code == 2 and said in ended.error
+    assert "would cancel everything" in folder.quick("cancel", "-q", "").error
+
+
+def test_single_dead_letters_are_replayed_and_discarded_by_their_ids(folder: Folder) -> None:
+    first, second, *_ = stocked(folder)
+
+    assert folder.quick("dlq", "replay", first.id).out == f"{first.id} queued\n"
+    assert folder.quick("dlq", "discard", second.id).out == f"{second.id} discarded\n"
+    assert states(folder) == {State.DEAD_LETTER: 4, State.QUEUED: 1}

@@ -1,0 +1,165 @@
+"""`fairlead queues` and `fairlead workers`: by people and by scripts."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from fairlead.cli.ordering import describe, parse_order
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.identity import WorkerId
+from fairlead.core.instant import MINUTE, SECOND
+from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
+from fairlead.core.queue import QueueSettings
+from fairlead.core.submission import Submission
+from fairlead.core.task import Priority
+from fairlead.engine.inline import run_inline
+from tests.cli.running import Folder
+
+
+def test_a_queue_is_paused_and_resumed_and_the_list_says_so(folder: Folder) -> None:
+    assert folder.quick("queues", "pause", "emails").out == "queue emails is paused; what runs goes on\n"
+    folder.submit("echo")
+    header, default, emails = folder.quick("queues", "list").out.splitlines()
+    assert header.split() == ["QUEUE", "STATE", "READY", "SCHEDULED", "RUNNING", "SETTINGS"]
+    assert default.split() == ["default", "open", "1", "0", "0", "-"]
+    assert emails.split() == ["emails", "paused", "0", "0", "0", "-"]
+    assert "paused: queue emails" in folder.quick("stats").out
+    assert folder.quick("queues", "resume", "emails", "--json").json == {"queue": "emails", "paused": False}
+    assert run_inline(folder.engine().queues.all()) == {}
+
+
+def test_a_task_type_is_paused_and_resumed(folder: Folder) -> None:
+    assert folder.quick("queues", "pause", "--type", "echo").out == "task type echo is paused; what runs goes on\n"
+    folder.submit("echo")
+    assert "paused task types: echo" in folder.quick("queues", "list").out
+    assert "of paused types: echo" in folder.quick("queues", "show", "default").out
+    assert folder.quick("queues", "list", "--json").json["paused_types"] == ["echo"]
+    folder.quick("queues", "resume", "--type", "echo")
+    assert run_inline(folder.engine().queues.paused_types()) == []
+
+
+def test_a_queue_is_changed_and_shown(folder: Folder) -> None:
+    said = folder.quick(
+        "queues", "set", "emails", "--bound", "1000", "--order", "promote:low=60", "--priority", "low",
+        "--timeout", "30", "--max-retries", "0", "--max-crashes", "1",
+    ).out  # fmt: skip
+    assert said.startswith("queue emails has bound 1,000, order promote:low=60,medium=1200,high=1800, priority low")
+    assert run_inline(folder.engine().queues.get("emails")) == QueueSettings(
+        bound=1000, order=Promote(low=MINUTE), priority=Priority.LOW, timeout=30 * SECOND, max_retries=0, max_crashes=1
+    )
+    shown = folder.quick("queues", "show", "emails").out
+    assert "bound      1,000\n" in shown and "timeout    30 s\n" in shown
+    settings = folder.quick("queues", "show", "emails", "--json").json["settings"]
+    assert (settings["bound"], settings["order"]["low_seconds"]) == (1000, 60)
+    folder.quick("queues", "set", "emails", "--bound", "default", "--order", "default", "--timeout", "default")
+    assert run_inline(folder.engine().queues.get("emails")) == QueueSettings(
+        priority=Priority.LOW, max_retries=0, max_crashes=1
+    )
+    assert folder.quick("queues", "set", "emails", "--reset").out == "queue emails has the settings of all\n"
+
+
+def test_what_cannot_be_is_one_clear_line(folder: Folder) -> None:
+    folder.submit("echo")
+    for arguments, said in (
+        (("queues", "pause"), "name either a queue or a task type"),
+        (("queues", "pause", "a", "--type", "b"), "and not both"),
+        (("queues", "pause", "not a name"), "is not a valid name"),
+        (("queues", "set", "emails"), "nothing is to be changed"),
+        (("queues", "set", "emails", "--bound", "many"), "--bound 'many' is not a whole number"),
+        (("queues", "set", "emails", "--bound", "-5"), "bound -5"),
+        (("queues", "set", "emails", "--order", "random"), "order 'random' is unknown"),
+        (("queues", "set", "emails", "--priority", "urgent"), "priority 'urgent' is unknown"),
+        (("queues", "set", "emails", "--timeout", "inf"), "not a number of seconds"),
+        (("queues", "purge", "default"), "say --yes"),
+        (("workers", "drain"), "no worker is named"),
+    ):
+        ended = folder.quick(*arguments)
+        assert (ended.code, ended.out) == (2, ""), ended
+        assert said in ended.error
+    ended = folder.quick("workers", "show", "nobody")
+    assert ended.code == 1 and "no worker nobody" in ended.error
+
+
+class Terminal(io.StringIO):
+    """A person at a keyboard."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_purge_is_confirmed_by_the_queues_name(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.submit("echo")
+    monkeypatch.setattr(sys, "stdin", Terminal("yes\n"))
+    refused = folder.quick("queues", "purge", "default")
+    assert (refused.code, refused.out) == (1, "nothing was removed\n")
+    assert "1 tasks wait in queue default" in refused.err
+    monkeypatch.setattr(sys, "stdin", Terminal("default\n"))
+    done = folder.quick("queues", "purge", "default")
+    assert (done.code, done.out) == (0, "1 tasks of queue default are removed: 1 queued, 0 scheduled\n")
+    folder.submit("echo")
+    assert folder.quick("queues", "purge", "default", "--yes", "--json").json == {
+        "queue": "default",
+        "scheduled": 0,
+        "queued": 1,
+    }
+
+
+def test_workers_are_listed_shown_and_drained(folder: Folder) -> None:
+    folder.submit("echo")
+    assert folder.quick("workers", "list").out == "no workers\n"
+    engine = folder.engine()
+    run_inline(engine.presence.register(
+        WorkerId("h-1"), queues=["default"], capacity=4, capabilities=["gpu"], types=["echo"], host="h", version="1.2"
+    ))  # fmt: skip
+    run_inline(engine.presence.register(WorkerId("g-1"), queues=["default"], capacity=4, host="g"))
+    (task,) = run_inline(engine.claim(WorkerId("h-1"), ["default"], limit=1))
+    header, second, first = folder.quick("workers", "list").out.splitlines()
+    assert header.split()[:4] == ["ID", "STATE", "RUNNING", "QUEUES"]
+    assert first.split()[:7] == ["h-1", "active", "0/4", "default", "gpu", "h", "1.2"]
+    assert second.startswith("g-1")
+    assert [worker["worker_id"] for worker in folder.quick("workers", "list", "--json").lines] == ["g-1", "h-1"]
+    assert task.id in folder.quick("workers", "show", "h-1").out
+    whole = folder.quick("workers", "show", "h-1", "--json").json
+    assert [each["task_id"] for each in whole["running_tasks"]] == [task.id]
+    assert folder.quick("workers", "drain", "h-1").out.startswith("h-1 is asked to drain")
+    assert "asked to drain" in folder.quick("workers", "show", "h-1").out
+    drained = folder.quick("workers", "drain", "--host", "g", "--json").json
+    assert [worker["worker_id"] for worker in drained["workers"]] == ["g-1"]
+    missing = folder.quick("workers", "drain", "--host", "nowhere")
+    assert missing.code == 1 and "no worker lives on the host 'nowhere'" in missing.error
+
+
+def test_a_lost_worker_is_shown_with_what_became_of_its_tasks(folder: Folder) -> None:
+    engine = folder.engine()
+    run_inline(engine.presence.register(WorkerId("w"), queues=["default"], capacity=4))
+    run_inline(engine.submit(Submission(type="echo")))
+    (task,) = run_inline(engine.claim(WorkerId("other"), ["default"], limit=1))
+    run_inline(engine.workers.note([task], engine.clock.now()))
+    run_inline(engine.store.put("lost", "w", run_inline(engine.store.scan("lost"))[0].value))
+    shown = folder.quick("workers", "show", "w").out
+    assert "1 tasks were taken from it" in shown
+    assert f"{task.id}" in shown and "executing" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("strict", Strict()),
+        ("promote", Promote()),
+        ("promote:low=60,medium=0.5", Promote(low=MINUTE, medium=SECOND // 2)),
+        ("head-start:critical=10", HeadStart(critical=10 * SECOND)),
+        ("weighted:low=3", Weighted(low=3)),
+    ],
+)
+def test_an_order_reads_as_it_is_written(text: str, policy: Policy) -> None:
+    assert parse_order(text) == policy
+    assert parse_order(describe(policy)) == policy
+
+
+@pytest.mark.parametrize("text", ["", "fifo", "strict:low=1", "promote:low", "promote:low=x", "weighted:low=0.5"])
+def test_an_order_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSettings):
+        parse_order(text)
