@@ -48,6 +48,8 @@ def shown(value: object, annotation: str = "") -> str:
             return "none"
         case bool():
             return str(value).lower()
+        case Priority():
+            return value.word
         case int() if annotation == "Span":
             units = ((DAY, "day"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
             length, unit = next(each for each in units if value % each[0] == 0 and (value or each[0] == SECOND))

@@ -128,9 +128,10 @@ class Line(Struct, frozen=True):
 class Yard:
     """A store, its workers, and a folder with their ledger."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, journal: str | None = None) -> None:
         self.folder = folder
         self.store = store
+        self.journal = journal
         self.lease = 3
         """The lease of its workers, in seconds: short where leases are to end, long where they are not."""
         self.workers: list[WorkerProcess] = []
@@ -145,13 +146,15 @@ class Yard:
                 worker.end()
 
     def hire(self, *arguments: str) -> WorkerProcess:
+        if self.journal is not None:
+            arguments = ("--journal", self.journal, *arguments)
         worker = WorkerProcess(self.folder, self.store, f"worker-{len(self.workers) + 1}", *arguments, lease=self.lease)
         self.workers.append(worker)
         return worker
 
     @asynccontextmanager
     async def engine(self) -> AsyncIterator[Engine]:
-        connection = Connection(self.store, fleet.SETTINGS)
+        connection = Connection(self.store, fleet.SETTINGS, journal=self.journal)
         try:
             yield await connection.engine()
         finally:

@@ -1,0 +1,30 @@
+"""A process that sweeps a store, and so fires its schedules: `python -m tests.chaos.sweeper URL`. SIGTERM ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+
+from fairlead.core.instant import MILLISECOND
+from fairlead.core.settings import Settings
+from fairlead.engine.engine import Engine
+from fairlead.engine.sweep import Sweeper
+from fairlead.storage.opening import open_store
+from tests.chaos.children import end_with_parent
+
+
+async def sweep(url: str) -> None:
+    engine = Engine(await open_store(url), Settings(sweep_interval=50 * MILLISECOND))
+    await engine.follow_clock()
+    sweeping = asyncio.ensure_future(Sweeper(engine).run())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sweeping.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await sweeping
+    await engine.close()
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    asyncio.run(sweep(sys.argv[1]))
