@@ -7,6 +7,7 @@ import sys
 import time
 
 from fairlead import Fairlead
+from fairlead.worker.serving import _loop_factory
 
 url, role = sys.argv[1:3]
 app = Fairlead(url)
@@ -62,7 +63,9 @@ if __name__ == "__main__":
         case "fill":
             asyncio.run(fill(int(sys.argv[3])))
         case "drain":
-            asyncio.run(drain(int(sys.argv[3])))
+            # On the event loop that `run_worker` uses.
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(drain(int(sys.argv[3])))
         case "pace":
             asyncio.run(pace(int(sys.argv[3])))
         case "work":
