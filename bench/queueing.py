@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from bench.measuring import Figure, figure, summed
@@ -126,13 +126,22 @@ async def fill(engine: Engine, count: int) -> float:
 async def at_backlogs(store: str, repeats: int, backlogs: tuple[int, ...]) -> list[Figure]:
     """Claim and settle at each backlog, in turn and several times over, so that a noisy minute hurts all alike."""
     values: dict[int, list[float]] = {backlog: [] for backlog in backlogs}
-    for backlog in backlogs:
-        async with fresh_engine(store) as engine:
+    async with AsyncExitStack() as opened:
+        engines = {backlog: await opened.enter_async_context(fresh_engine(store)) for backlog in backlogs}
+        for backlog, engine in engines.items():
             await fill(engine, backlog)
-            for _ in range(repeats):
+        for _ in range(repeats):
+            for backlog, engine in engines.items():
                 values[backlog].append(await claim_and_settle(engine))
     figures = [
-        summed(store, f"claim + settle by {BATCH} at {backlog:,} waiting", "tasks/s", values[backlog], target=25_000)
+        summed(
+            store,
+            f"claim + settle by {BATCH} at {backlog:,} waiting",
+            "tasks/s",
+            values[backlog],
+            # What a larger backlog may cost is said by the ratio.
+            target=25_000 if backlog == backlogs[0] else None,
+        )
         for backlog in backlogs
     ]
     growth = figures[-1].value / figures[0].value

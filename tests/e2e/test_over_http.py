@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.task import Reason, State
-from fairlead.sdk.remote import connect
+from fairlead.sdk.linking import connect
 from tests.e2e import fleet
 from tests.e2e.harbour import Harbour, opened
 from tests.e2e.processes import ROOT, eventually

@@ -19,7 +19,7 @@ SPARED = {"redis", "psycopg", "starlette", "uvicorn", "structlog", "uvloop", "cy
 
 
 def test_what_is_named_is_what_is_exported() -> None:
-    public = {name for name, value in vars(fairlead).items() if not name.startswith("_")}
+    public = {name for name in dir(fairlead) if not name.startswith("_")}
     modules = {name for name in public if isinstance(getattr(fairlead, name), ModuleType)}
     assert public - modules == set(fairlead.__all__) - {"__version__"}
     assert fairlead.__all__ == sorted(fairlead.__all__)
@@ -46,3 +46,14 @@ def test_importing_the_package_imports_no_extra_and_no_command_line() -> None:
     code = "import sys, fairlead; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert set(ran.stdout.split()) & SPARED == set()
+
+
+def test_what_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'fairlead' has no attribute 'Celery'"):
+        fairlead.Celery  # noqa: B018
+
+
+def test_a_keeper_of_leases_imports_neither_the_sdk_nor_the_engine() -> None:
+    code = "import sys, fairlead.worker.keeping; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert {"fairlead.sdk.app", "fairlead.engine.engine"}.isdisjoint(ran.stdout.split())

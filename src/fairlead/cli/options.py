@@ -16,7 +16,7 @@ from fairlead.core.errors import InvalidSettings, StoreUnavailable
 from fairlead.sdk.configuration import Configuration, load
 from fairlead.sdk.connection import Connection, Link
 from fairlead.sdk.keys import KEYS
-from fairlead.sdk.remote import check_store, connect
+from fairlead.sdk.linking import check_store, connect
 
 
 @dataclass(frozen=True, kw_only=True)

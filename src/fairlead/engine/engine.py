@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,29 +13,31 @@ from fairlead.core.errors import FairleadError, LeaseLost, QueueFull, StoreUnava
 from fairlead.core.events import AlarmRang, CancelAsked, Discarded, Replayed, Request
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant
-from fairlead.core.query import Query
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Priority, Task
 from fairlead.engine.book import QueueBook
 from fairlead.engine.clock import Clock, FollowingClock, SystemClock
-from fairlead.engine.dead_letters import DeadLetters
 from fairlead.engine.feeding import Publisher
-from fairlead.engine.firing import Firing
-from fairlead.engine.fleet import Fleet
 from fairlead.engine.identity import Chance, IdMaker, system_chance
+from fairlead.engine.leases import StoreLeases
 from fairlead.engine.ledger import Ledger, changed, seen
 from fairlead.engine.listening import Listener
 from fairlead.engine.observe import Observer
-from fairlead.engine.operations import Operations
 from fairlead.engine.presence import Presence
-from fairlead.engine.queues import Queues
-from fairlead.engine.scheduling import Schedules
-from fairlead.engine.searching import Found, Searcher, plan
 from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added, Beat, Claim, Filter, KeyHeld, Known, Pulse, QueueOrder, Verdict
+
+if TYPE_CHECKING:
+    from fairlead.core.query import Query
+    from fairlead.engine.dead_letters import DeadLetters
+    from fairlead.engine.fleet import Fleet
+    from fairlead.engine.operations import Operations
+    from fairlead.engine.queues import Queues
+    from fairlead.engine.scheduling import Schedules
+    from fairlead.engine.searching import Found, Searcher
 
 _TRIES: Final = 100
 """How often a compare-and-set is tried; each failure means that someone else's change succeeded."""
@@ -80,18 +83,54 @@ class Engine:
         """What all processes tell of their tasks and workers."""
         self.presence = Presence(store, self.settings, self.clock, self._chance, self.publisher, self._ledger.meter)
         """The workers, as they say of themselves."""
-        self.workers = Fleet(store, self.clock, self.presence)
+        self._leases = StoreLeases(store, self.settings, self.clock)
+        self._batching = batching
+
+    # What has a page of its own. A worker's keeper of leases needs none of it, and should not pay for it.
+
+    @functools.cached_property
+    def workers(self) -> Fleet:
         """The workers and their tasks."""
-        self.queues = Queues(self._ledger)
+        from fairlead.engine.fleet import Fleet
+
+        return Fleet(self.store, self.clock, self.presence)
+
+    @functools.cached_property
+    def queues(self) -> Queues:
         """What is said of single queues, and of task types that are paused."""
-        firing = Firing(self._ledger, self._ids.task_ids, self.cancel, batching=batching)
-        self.schedules = Schedules(self._ledger, firing, self._ids.task_id)
+        from fairlead.engine.queues import Queues
+
+        return Queues(self._ledger)
+
+    @functools.cached_property
+    def schedules(self) -> Schedules:
         """The schedules, and their firing."""
-        self._searcher = Searcher(store, batching=batching)
-        self.dead_letters = DeadLetters(self._searcher, self.settings, self.clock)
+        from fairlead.engine.firing import Firing
+        from fairlead.engine.scheduling import Schedules
+
+        firing = Firing(self._ledger, self._ids.task_ids, self.cancel, batching=self._batching)
+        return Schedules(self._ledger, firing, self._ids.task_id)
+
+    @functools.cached_property
+    def dead_letters(self) -> DeadLetters:
         """The dead letters, grouped."""
-        self.operations = Operations(self._ledger, Searcher(store, batching=batching, current=True), self._ids)
+        from fairlead.engine.dead_letters import DeadLetters
+
+        return DeadLetters(self._searcher, self.settings, self.clock)
+
+    @functools.cached_property
+    def operations(self) -> Operations:
         """Actions on all tasks that a query means."""
+        from fairlead.engine.operations import Operations
+        from fairlead.engine.searching import Searcher
+
+        return Operations(self._ledger, Searcher(self.store, batching=self._batching, current=True), self._ids)
+
+    @functools.cached_property
+    def _searcher(self) -> Searcher:
+        from fairlead.engine.searching import Searcher
+
+        return Searcher(self.store, batching=self._batching)
 
     def draw(self) -> float:
         """A number from 0.0 up to but not including 1.0, from the engine's randomness."""
@@ -189,6 +228,8 @@ class Engine:
 
         A call looks at a bounded number of tasks: the page may not be full, and its cursor still leads further.
         """
+        from fairlead.engine.searching import plan
+
         sought = plan(query, self.clock.now(), within)
         return await self._searcher.page(sought, limit=limit, newest_first=newest_first, after=after)
 
@@ -248,7 +289,7 @@ class Engine:
         """Renew leases and report progress; the answer says which are lost and which should stop."""
         now = self.clock.now()
         dated = [replace(beat, progress=beat.progress.dated(now)) if beat.progress else beat for beat in beats]
-        pulses = await self.store.extend(dated, until=now + self.settings.lease, grace=self.settings.grace)
+        pulses = await self._leases.heartbeat(dated)
         for beat, pulse in zip(dated, pulses, strict=True):
             if beat.progress is not None and pulse is not Pulse.LOST:
                 self.publisher.report(beat.id, beat.progress, now)
@@ -257,14 +298,7 @@ class Engine:
 
     async def look(self, beats: Sequence[Beat]) -> list[Pulse]:
         """What a heartbeat would learn, without renewing anything: a cancel need not wait for the next one."""
-        pulses: list[Pulse] = []
-        for beat, task in zip(beats, await self.store.get([beat.id for beat in beats]), strict=True):
-            lease = None if task is None else task.status.lease
-            if task is None or lease is None or lease.token != beat.token:
-                pulses.append(Pulse.LOST)
-            else:
-                pulses.append(Pulse.CANCEL if task.status.cancel_asked else Pulse.HELD)
-        return pulses
+        return await self._leases.look(beats)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
         """Say how attempts ended; the answer is how each task stands now, or that its lease is lost.
@@ -303,8 +337,7 @@ class Engine:
 
         A clock that was given to the engine is left alone.
         """
-        if isinstance(self.clock, FollowingClock):
-            await self.clock.measure(self.store.time)
+        await self._leases.follow_clock()
 
     async def close(self) -> None:
         """Close the store, after the last events."""

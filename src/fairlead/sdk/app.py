@@ -6,7 +6,7 @@ import logging
 import platform
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from fairlead.client.transport import is_remote
 from fairlead.core.errors import InvalidSchedule, InvalidSettings, StoreRefused
@@ -19,9 +19,9 @@ from fairlead.sdk.connection import Connection, Link
 from fairlead.sdk.cron import CronDecorator, ScheduleOptions, schedule_of
 from fairlead.sdk.definition import CoroutineTask, FunctionTask, Options, TaskDefinition
 from fairlead.sdk.fleet import AppWorkers
+from fairlead.sdk.linking import connect
 from fairlead.sdk.queues import AppQueues
 from fairlead.sdk.rehearsal import Rehearsal
-from fairlead.sdk.remote import RemoteConnection, connect
 from fairlead.sdk.schedules import AppSchedules
 from fairlead.worker.handlers import Handler, Handlers
 from fairlead.worker.isolation import location
@@ -32,6 +32,9 @@ from fairlead.worker.worker import Worker, WorkerSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+if TYPE_CHECKING:
+    from fairlead.sdk.remote import RemoteConnection
 
 log = logging.getLogger("fairlead.worker")
 
@@ -186,7 +189,7 @@ class Fairlead:
 
     def store_connection(self) -> Connection:
         """The way to the store itself; raises InvalidSettings if the app is on a server."""
-        if isinstance(self._connection, RemoteConnection):
+        if not isinstance(self._connection, Connection):
             raise InvalidSettings(
                 f"{self.store} is a server, and this needs the store itself; give the store's own URL"
             )
@@ -204,7 +207,7 @@ class Fairlead:
         if not self.handlers.types:
             raise InvalidSettings("the app has no task types, so a worker has nothing to do; add one with @app.task")
         source: Source
-        if isinstance(self._connection, RemoteConnection):
+        if not isinstance(self._connection, Connection):
             capacity = (settings or WorkerSettings()).concurrency
             remote = await self._connection.source(queues, capabilities, self.handlers.types, capacity=capacity)
             identity, source = remote.worker, remote

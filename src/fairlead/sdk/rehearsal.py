@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import Instant, span
@@ -17,14 +17,16 @@ from fairlead.engine.engine import Engine
 from fairlead.engine.inline import run_inline
 from fairlead.engine.sweep import Sweeper
 from fairlead.sdk.connection import Connection
-from fairlead.sdk.remote import RemoteConnection
 from fairlead.storage.values import Filter
 from fairlead.worker.handlers import Handlers
 from fairlead.worker.keeper import Listener
 from fairlead.worker.source import EngineSource
 from fairlead.worker.worker import Worker
 
-Way: TypeAlias = Connection | RemoteConnection
+if TYPE_CHECKING:
+    from fairlead.sdk.remote import RemoteConnection
+
+Way: TypeAlias = "Connection | RemoteConnection"
 """The way of an app to its tasks."""
 
 _ROUNDS: Final = 10_000

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from fairlead.core.identity import TaskId
-from fairlead.engine.engine import Engine
 from fairlead.engine.inline import run_inline
+from fairlead.engine.leases import StoreLeases
 from fairlead.storage.opening import open_store
 from fairlead.storage.values import Pulse
 from fairlead.worker.keeper import HEADER, Beater, Brief, Leases, Notice, frame, keep
@@ -44,7 +44,7 @@ def _is_over(over: threading.Event, seconds: float, worker: int) -> bool:
 def _leases(brief: Brief) -> Leases:
     """Where leases are renewed: the store itself, or a server."""
     if brief.remote is None:
-        return Engine(run_inline(open_store(brief.url, blocking=True)), brief.settings, batching=False)
+        return StoreLeases(run_inline(open_store(brief.url, blocking=True)), brief.settings)
     from fairlead.client.leases import RemoteLeases
     from fairlead.client.transport import Address
 
