@@ -57,3 +57,17 @@ def test_one_that_ends_by_itself_takes_the_others_with_it() -> None:
 
     serve(prepare, nothing)
     assert slow.asked == 1 and slow.ended.is_set()
+
+
+def test_who_is_asked_to_leave_before_anything_runs_simply_leaves() -> None:
+    closed: list[bool] = []
+
+    async def prepare() -> list[Service]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await asyncio.Future()
+
+    async def close() -> None:
+        closed.append(True)
+
+    serve(prepare, close, lambda: closed.append(False))
+    assert closed == [True]

@@ -50,19 +50,29 @@ async def _serve(
     close: Callable[[], Awaitable[None]],
     ready: Callable[[], None],
 ) -> None:
-    services = await prepare()
+    loop = asyncio.get_running_loop()
+    preparing = asyncio.ensure_future(prepare())
+    services: Sequence[Service] = ()
     asked = False
 
     def leave() -> None:
         nonlocal asked
         asked = True
+        preparing.cancel()
         for service in services:
             service.leave()
 
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, leave)
+    try:
+        services = await preparing
+    except asyncio.CancelledError:
+        if not asked:
+            raise
+        # There is nothing to finish yet, so being asked to leave is simply the end.
+        await close()
+        return
     running = [asyncio.create_task(service.run()) for service in services]
     try:
         ready()
