@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from fairlead._version import __version__
 from fairlead.core.errors import InvalidSettings, StoreUnavailable
+
+if TYPE_CHECKING:
+    import httpx
 
 SCHEMES: Final = frozenset({"http", "https"})
 PATIENCE: Final = 30.0
@@ -89,15 +92,14 @@ def open_transport(address: Address, *, blocking: bool) -> Transport:
     return _Blocking(address) if blocking else _Suspending(address)
 
 
-class _Suspending:
-    """A transport for an event loop."""
+class _Http:
+    """A transport over httpx; how it sends and closes is for the two kinds to say."""
 
     def __init__(self, address: Address) -> None:
         import httpx
 
         self.address = address
         self._httpx = httpx
-        self._client = httpx.AsyncClient(**_options(address))
 
     async def ask(
         self,
@@ -108,46 +110,41 @@ class _Suspending:
         query: Mapping[str, str] | None = None,
         patience: float = PATIENCE,
     ) -> Reply:
+        headers = {} if body is None else {"content-type": "application/json"}
         timeout = self._httpx.Timeout(patience, connect=_CONNECT)
         try:
-            reply = await self._client.request(
-                method, path, content=body, params=query, headers=_headers(body), timeout=timeout
-            )
+            reply = await self._send(method, path, content=body, params=query, headers=headers, timeout=timeout)
         except self._httpx.HTTPError as error:
             raise _unreachable(self.address, error) from None
         return Reply(reply.status_code, reply.content)
+
+    async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        raise NotImplementedError
+
+
+class _Suspending(_Http):
+    """A transport for an event loop."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._client: httpx.AsyncClient = self._httpx.AsyncClient(**_options(address))
+
+    async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return await self._client.request(method, path, **options)
 
     async def close(self) -> None:
         await self._client.aclose()
 
 
-class _Blocking:
+class _Blocking(_Http):
     """A transport for synchronous code; safe for threads."""
 
     def __init__(self, address: Address) -> None:
-        import httpx
+        super().__init__(address)
+        self._client: httpx.Client = self._httpx.Client(**_options(address))
 
-        self.address = address
-        self._httpx = httpx
-        self._client = httpx.Client(**_options(address))
-
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        patience: float = PATIENCE,
-    ) -> Reply:
-        timeout = self._httpx.Timeout(patience, connect=_CONNECT)
-        try:
-            reply = self._client.request(
-                method, path, content=body, params=query, headers=_headers(body), timeout=timeout
-            )
-        except self._httpx.HTTPError as error:
-            raise _unreachable(self.address, error) from None
-        return Reply(reply.status_code, reply.content)
+    async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return self._client.request(method, path, **options)
 
     async def close(self) -> None:
         self._client.close()
@@ -158,10 +155,6 @@ def _options(address: Address) -> dict[str, Any]:
     if address.key:
         headers["authorization"] = f"Bearer {address.key}"
     return {"base_url": address.url.rstrip("/"), "headers": headers}
-
-
-def _headers(body: bytes | None) -> dict[str, str]:
-    return {} if body is None else {"content-type": "application/json"}
 
 
 def _unreachable(address: Address, error: Exception) -> StoreUnavailable:
