@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-import heapq
 import itertools
 import threading
 from collections import Counter, deque
@@ -21,8 +20,9 @@ from msgspec import Struct
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import QUEUED, WAITING, Lane, State, Status, Task
+from fairlead.storage.heap import Heap, wants_compacting
 from fairlead.storage.merge import Head, merge
-from fairlead.storage.positions import number_at, position_of
+from fairlead.storage.positions import BEFORE_ALL, number_at, position_of
 from fairlead.storage.steps import claimed, extended, judged, pulse
 from fairlead.storage.values import (
     APPLIED,
@@ -43,61 +43,7 @@ from fairlead.storage.values import (
     Verdict,
 )
 
-_COMPACT_ABOVE: Final = 64
 _RINGS_KEPT: Final = 64
-
-
-class Heap:
-    """(moment, id) entries, least first, some of them stale."""
-
-    def __init__(self, is_live: Callable[[Head], bool]) -> None:
-        self._is_live = is_live
-        self._entries: list[Head] = []
-        self.live = 0
-        """How many entries are live; kept by the owner."""
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def push(self, entry: Head) -> None:
-        heapq.heappush(self._entries, entry)
-        self.live += 1
-
-    def stale(self) -> None:
-        """Take note that one entry no longer holds, and compact when most do not."""
-        self.live -= 1
-        if len(self._entries) > _COMPACT_ABOVE and self.live * 2 < len(self._entries):
-            self._entries = list({entry for entry in self._entries if self._is_live(entry)})
-            heapq.heapify(self._entries)
-
-    def peek(self) -> Head | None:
-        while self._entries:
-            if self._is_live(self._entries[0]):
-                return self._entries[0]
-            heapq.heappop(self._entries)
-        return None
-
-    def heads(self) -> Iterator[Head]:
-        """The live entries in order; the one last given is removed when the next one is asked for."""
-        while (head := self.peek()) is not None:
-            yield head
-            heapq.heappop(self._entries)
-            while self._entries and self._entries[0] == head:
-                heapq.heappop(self._entries)
-
-    def first(self, limit: int, until: Instant, after: Head | None) -> list[Head]:
-        """The live entries up to a moment and beyond `after`, in order; all stay."""
-        found: list[Head] = []
-        passed: list[Head] = []
-        for head in self.heads():
-            if head[0] > until or len(found) == limit:
-                break
-            passed.append(head)
-            if after is None or head > after:
-                found.append(head)
-        for head in passed:
-            heapq.heappush(self._entries, head)
-        return found
 
 
 class _Line:
@@ -224,7 +170,7 @@ class MemoryStore:
         with self._lock:
             number = number_at(after)
             if number > self._feed_end:
-                number = -1
+                number = BEFORE_ALL
             beyond = itertools.takewhile(lambda entry: entry[0] > number, reversed(self._feed))
             found = [FeedEntry(position_of(at), value) for at, value in beyond]
         return found[::-1][: max(limit, 0)]
@@ -313,7 +259,7 @@ class MemoryStore:
         self._leave(task.status, task.lane)
         if spec.idempotency_key is not None and self._keys.get((spec.queue, spec.idempotency_key)) == spec.id:
             del self._keys[spec.queue, spec.idempotency_key]
-        if len(self._ids) > _COMPACT_ABOVE and len(self._tasks) * 2 < len(self._ids):
+        if wants_compacting(len(self._ids), len(self._tasks)):
             self._ids = [task_id for task_id in self._ids if task_id in self._tasks]
 
     def _enter(self, task: Task, lane: Lane) -> None:

@@ -1,0 +1,70 @@
+"""An index of moments whose entries go stale: dropped when they surface, compacted when fewer than half are live."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from fairlead.core.instant import Instant
+from fairlead.storage.merge import Head
+
+_FEW: Final = 64
+
+
+def wants_compacting(entries: int, live: int) -> bool:
+    """Whether fewer than half of an index's entries are live, and there are enough of them to matter."""
+    return entries > _FEW and live * 2 < entries
+
+
+class Heap:
+    """(moment, id) entries, least first, some of them stale."""
+
+    def __init__(self, is_live: Callable[[Head], bool]) -> None:
+        self._is_live = is_live
+        self._entries: list[Head] = []
+        self.live = 0
+        """How many entries are live; kept by the owner."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def push(self, entry: Head) -> None:
+        heapq.heappush(self._entries, entry)
+        self.live += 1
+
+    def stale(self) -> None:
+        """Take note that one entry no longer holds, and compact when most do not."""
+        self.live -= 1
+        if wants_compacting(len(self._entries), self.live):
+            self._entries = list({entry for entry in self._entries if self._is_live(entry)})
+            heapq.heapify(self._entries)
+
+    def peek(self) -> Head | None:
+        while self._entries:
+            if self._is_live(self._entries[0]):
+                return self._entries[0]
+            heapq.heappop(self._entries)
+        return None
+
+    def heads(self) -> Iterator[Head]:
+        """The live entries in order; the one last given is removed when the next one is asked for."""
+        while (head := self.peek()) is not None:
+            yield head
+            heapq.heappop(self._entries)
+            while self._entries and self._entries[0] == head:
+                heapq.heappop(self._entries)
+
+    def first(self, limit: int, until: Instant, after: Head | None) -> list[Head]:
+        """The live entries up to a moment and beyond `after`, in order; all stay."""
+        found: list[Head] = []
+        passed: list[Head] = []
+        for head in self.heads():
+            if head[0] > until or len(found) == limit:
+                break
+            passed.append(head)
+            if after is None or head > after:
+                found.append(head)
+        for head in passed:
+            heapq.heappush(self._entries, head)
+        return found
