@@ -28,7 +28,7 @@ from fairlead.engine.presence import Presence
 from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Added, Beat, Claim, Filter, KeyHeld, Known, Pulse, QueueOrder, Verdict
+from fairlead.storage.values import Added, Beat, Claim, Filter, KeyHeld, Known, Pulse, QueueOrder, Receipt, Verdict
 
 if TYPE_CHECKING:
     from fairlead.core.query import Query
@@ -138,13 +138,23 @@ class Engine:
 
     def observe(self, observer: Observer) -> None:
         """Tell one more observer of every occurrence."""
-        self._ledger.observers.append(observer)
+        self._ledger.observers = (*self._ledger.observers, observer)
+
+    def unobserve(self, observer: Observer) -> None:
+        """Tell an observer no more."""
+        self._ledger.observers = tuple(other for other in self._ledger.observers if other != observer)
 
     # Producers
 
     async def submit(self, submission: Submission) -> Submitted:
         """Store a task; it is durable when this returns."""
-        (answer,) = await self.submit_many([submission])
+        if self.book.stale:
+            await self.book.refresh()
+        now, queue = self.clock.now(), submission.queue
+        task = accept(submission, self._ids.task_id(queue, now), now, self.book.settings_of(queue))
+        (receipt,) = await self._ledger.add((task,))
+        answer = await self._submitted(submission, task, receipt)
+        await self._ledger.finish()
         if isinstance(answer, FairleadError):
             raise answer
         return answer
@@ -169,14 +179,21 @@ class Engine:
                 answers.append(Submitted(task))
         receipts = await self._ledger.add(accepted) if accepted else []
         for position, task, receipt in zip(positions, accepted, receipts, strict=True):
-            if isinstance(receipt, (Added, Known)):
+            if isinstance(receipt, Added):
                 self._ledger.tell(task, now)
-            elif isinstance(receipt, KeyHeld):
-                answers[position] = await self._held(submissions[position], receipt.holder)
             else:
-                answers[position] = QueueFull(task.spec.queue, receipt.depth, receipt.bound)
+                answers[position] = await self._submitted(submissions[position], task, receipt)
         await self._ledger.finish()
         return answers
+
+    async def _submitted(self, submission: Submission, task: Task, receipt: Receipt) -> Submitted | FairleadError:
+        """The answer to a submit whose task was stored, or not."""
+        if isinstance(receipt, (Added, Known)):
+            self._ledger.tell(task, task.spec.created_at)
+            return Submitted(task)
+        if isinstance(receipt, KeyHeld):
+            return await self._held(submission, receipt.holder)
+        return QueueFull(task.spec.queue, receipt.depth, receipt.bound)
 
     async def prepare(self, submission: Submission) -> Task:
         """The task that a submission becomes, not stored yet."""

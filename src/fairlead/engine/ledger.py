@@ -40,7 +40,8 @@ class Ledger:
         self.store = store
         self.settings = settings
         self.clock = clock
-        self.observers = list(observers)
+        self.observers = tuple(observers)
+        """Replaced, never changed: another thread may be telling them of something."""
         self.publisher = publisher
         self.book = book
         self.meter = Meter()
