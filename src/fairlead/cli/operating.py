@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import re
-import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
@@ -20,12 +17,13 @@ from fairlead.cli.options import SharedWithStore, reached
 from fairlead.cli.output import complain, console, write, write_json
 from fairlead.core.errors import InvalidTask
 from fairlead.core.operation import Action, Operation, Stage
-from fairlead.core.query import Query, term
+from fairlead.core.query import Query
 from fairlead.core.query_text import parse_query
-from fairlead.core.task import Priority, State
+from fairlead.core.task import Priority
 from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
 from fairlead.engine.operations import Wish
+from fairlead.sdk.operations import finish_inline, whoami
 from fairlead.wire.moments import iso
 from fairlead.wire.operations import operation_shown
 
@@ -40,8 +38,6 @@ QueryOption: TypeAlias = Annotated[
 ]
 
 _INTERRUPTED: Final = 130
-_GLANCE: Final = 0.1
-"""How long to wait before looking again at what others do, in seconds."""
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|h))?")
 _PER: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0}
 _PAST: Final = {Action.REPLAY: "replayed", Action.DISCARD: "discarded", Action.CANCEL: "cancelled"}
@@ -90,11 +86,6 @@ BY_QUERY: Final = ByQuery()
 ByQueryOptions: TypeAlias = Annotated[ByQuery, Parameter(name="*")]
 
 
-def dead_letters_of(query: Query) -> Query:
-    """A query about dead letters, unless it says which states it is about."""
-    return query if query.names("state") else query.and_(term("state", State.DEAD_LETTER))
-
-
 def operate(
     action: Action,
     options: ByQuery,
@@ -118,7 +109,7 @@ def operate(
             canary=options.canary,
             priority=priority,
             reset_retries=reset_retries,
-            who=_who(),
+            who=whoami(),
         )
         if options.dry_run:
             _preview(engine, wish, common)
@@ -134,12 +125,7 @@ def follow(engine: Facade, operation: Operation, common: SharedWithStore) -> int
     """Work on an operation, or watch who does, until it stops; the exit code. Ctrl-C pauses it."""
     try:
         with _bar(operation, shown=not common.json and sys.stderr.isatty()) as show:
-            while operation.stage.active:
-                before = operation
-                operation = run_inline(engine.operations.step(operation.id))
-                show(operation)
-                if (operation.done, operation.cursor) == (before.done, before.cursor) and operation.stage.active:
-                    time.sleep(_GLANCE)
+            operation = finish_inline(engine.operations, operation, show)
     except KeyboardInterrupt:
         operation = run_inline(engine.operations.pause(operation.id))
         complain(
@@ -207,10 +193,3 @@ def _parse_rate(text: str) -> float:
     if found is None:
         raise InvalidTask("rate", f"--rate {text!r} is not a rate; use a number, or 50/s, 100/m, 1000/h")
     return float(found[1]) / _PER[found[2] or "s"]
-
-
-def _who() -> str:
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError):
-        return socket.gethostname()
