@@ -6,9 +6,10 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, TypeAlias
 
+import msgspec
 from cyclopts import Parameter
 
 from fairlead.cli import showing, tables
@@ -40,6 +41,11 @@ QueryOption: TypeAlias = Annotated[
 _INTERRUPTED: Final = 130
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|h))?")
 _PER: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0}
+_WARNING: Final = {
+    Action.REPLAY: "They will be queued again.",
+    Action.DISCARD: "They will be removed, and that cannot be undone.",
+    Action.CANCEL: "Those that wait will not run, and those that run will be asked to stop.",
+}
 _PAST: Final = {Action.REPLAY: "replayed", Action.DISCARD: "discarded", Action.CANCEL: "cancelled"}
 
 
@@ -67,6 +73,7 @@ class ByQuery:
     expect: Annotated[
         int | None, Parameter(help="With a query: do nothing unless it is exactly so many tasks.", metavar="N")
     ] = None
+    yes: Annotated[bool, Parameter(help="With a query: do not ask whether so many are meant.")] = False
     detach: Annotated[bool, Parameter(help="With a query: do not wait; whichever worker or server runs does it.")] = (
         False
     )
@@ -77,7 +84,7 @@ class ByQuery:
             raise InvalidTask("id", "both ids and a query are given; use one of them, or id:… in the query")
         if self.query is None and not ids:
             raise InvalidTask("id", "no task is named; give the ids of one or more, or --query for all that it means")
-        if self.query is None and self != ByQuery():
+        if self.query is None and replace(self, yes=False) != ByQuery():
             raise InvalidTask("query", "--dry-run, --rate and the like are for a query; give --query instead of ids")
         return self.query is not None
 
@@ -114,11 +121,41 @@ def operate(
         if options.dry_run:
             _preview(engine, wish, common)
             return 0
+        # Who says how many it must be has seen them.
+        if not options.yes and options.expect is None:
+            confirmed = _confirmed(engine, wish)
+            if confirmed is None:
+                write("nothing was done")
+                return 1
+            wish = confirmed
         operation = run_inline(engine.operations.start(wish))
         if options.detach:
             _report(operation, common)
             return 0
         return follow(engine, operation, common)
+
+
+def _confirmed(engine: Facade, wish: Wish) -> Wish | None:
+    """The wish for exactly the tasks that a person was shown the number of; None if they are not meant."""
+    if not sys.stdin.isatty():
+        raise InvalidTask(
+            "query",
+            f"{wish.action} by a query may mean many tasks, and nobody is there to ask; look with --dry-run, then say "
+            f"--yes, or --expect with their number",
+        )
+    preview = run_inline(engine.operations.preview(wish))
+    least = "" if preview.exact else "at least "
+    # On stderr: what a script reads from stdout is the answer alone.
+    sys.stderr.write(
+        f"{least}{preview.count:,} tasks match {wish.query}. {_WARNING[wish.action]}\n"
+        f"Type {preview.count} to {wish.action} them: "
+    )
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().replace(",", "") != str(preview.count):
+        return None
+    return msgspec.structs.replace(
+        wish, as_of=preview.as_of, expected=preview.count if preview.exact else wish.expected
+    )
 
 
 def follow(engine: Facade, operation: Operation, common: SharedWithStore) -> int:
