@@ -203,7 +203,7 @@ def test_only_what_was_shown_is_done(folder: Folder, monkeypatch: pytest.MonkeyP
     stocked(folder, 2)
 
     class Slow(Terminal):
-        def readline(self, size: int | None = -1, /) -> str:
+        def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
             (one, *_) = [task for task in folder.tasks() if task.state is State.DEAD_LETTER]
             run_inline(folder.engine().discard(one.id))
             return "2\n"
