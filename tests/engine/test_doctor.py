@@ -180,16 +180,7 @@ class Shared(MemoryStore):
 async def test_a_host_whose_clock_is_off_is_found(ahead: int, level: Level) -> None:
     host = ManualClock()
     engine = Bench(store=Shared(host.now() - ahead)).engine
-    doctor = Doctor(
-        engine.store,
-        engine.settings,
-        engine.clock,
-        presence=engine.presence,
-        schedules=engine.schedules,
-        book=engine.book,
-        keyring=Keyring(engine),
-        host=host,
-    )
+    doctor = Doctor(engine, host=host)
     clock = found(await doctor.diagnose(), "clock")
     assert (clock.level, clock.value) == (level, f"{ahead / SECOND:+.3f} s from the store's")
 

@@ -25,15 +25,13 @@ from fairlead.core.diagnosis import (
 from fairlead.core.errors import StoreError
 from fairlead.core.instant import MILLISECOND, MINUTE, Instant, Span
 from fairlead.core.schedule import ScheduleEntry
-from fairlead.core.settings import Settings
 from fairlead.core.task import State, Task
-from fairlead.engine.book import QueueBook
 from fairlead.engine.clock import Clock, SystemClock
+from fairlead.engine.engine import Engine
 from fairlead.engine.keys import Keyring
-from fairlead.engine.presence import Presence, WorkerPresence, WorkerState
-from fairlead.engine.scheduling import Schedules
+from fairlead.engine.presence import WorkerPresence, WorkerState
 from fairlead.engine.stats import Stats, stats_of
-from fairlead.storage.protocol import Examined, Store
+from fairlead.storage.protocol import Examined
 from fairlead.storage.values import Filter, Tally
 
 _ALARMS: Final = 1_000
@@ -50,25 +48,11 @@ _LIBRARIES: Final = ("msgspec", "uvloop", "hiredis", "psycopg", "starlette", "uv
 class Doctor:
     """Examines one store and what runs on it."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        clock: Clock,
-        *,
-        presence: Presence,
-        schedules: Schedules,
-        book: QueueBook,
-        keyring: Keyring,
-        host: Clock | None = None,
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._clock = clock
-        self._presence = presence
-        self._schedules = schedules
-        self._book = book
-        self._keyring = keyring
+    def __init__(self, engine: Engine, *, host: Clock | None = None) -> None:
+        self._engine = engine
+        self._store = engine.store
+        self._settings = engine.settings
+        self._clock = engine.clock
         self._host = host or SystemClock()
 
     async def diagnose(self) -> Diagnosis:
@@ -150,7 +134,7 @@ class Doctor:
 
     async def _keys(self) -> Iterable[Finding]:
         """API keys that are good for ever, or good no more."""
-        keys, now = await self._keyring.keys(), self._clock.now()
+        keys, now = await Keyring(self._engine).keys(), self._clock.now()
         expired = [key.name for key in keys if key.expired(now)]
         lasting = [key.name for key in keys if key.expires_at is None]
         shown = f"{len(keys):,} keys"
@@ -165,12 +149,13 @@ class Doctor:
 
     async def _fleet(self) -> Iterable[Finding]:
         """Queues, workers and schedules."""
-        await self._book.refresh()
+        book = self._engine.book
+        await book.refresh()
         now = self._clock.now()
-        workers = await self._presence.workers()
+        workers = await self._engine.workers.all()
         tally = await self._store.tally()
-        stats = stats_of(tally, now, workers, paused=self._book.paused)
-        entries = await self._schedules.all()
+        stats = stats_of(tally, now, workers, paused=book.paused)
+        entries = await self._engine.schedules.all()
         return (
             *self._queues(stats, workers),
             *self._dead_letters(tally),
@@ -192,7 +177,7 @@ class Doctor:
         active = [worker for worker in workers if worker.state is WorkerState.ACTIVE]
         for name, queue in stats.queues.items():
             waiting = queue.states[State.SCHEDULED] + queue.states[State.QUEUED]
-            full = bound_of(name, waiting, self._book.settings_of(name).queue_bound)
+            full = bound_of(name, waiting, self._engine.book.settings_of(name).queue_bound)
             if full is not None:
                 yield full
             ready = queue.states[State.QUEUED]

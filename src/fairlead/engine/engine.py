@@ -130,18 +130,8 @@ class Engine:
     async def diagnose(self) -> Diagnosis:
         """Whether all is as it should be, and what to do if it is not; changes nothing."""
         from fairlead.engine.doctor import Doctor
-        from fairlead.engine.keys import Keyring
 
-        doctor = Doctor(
-            self.store,
-            self.settings,
-            self.clock,
-            presence=self.presence,
-            schedules=self.schedules,
-            book=self.book,
-            keyring=Keyring(self),
-        )
-        return await doctor.diagnose()
+        return await Doctor(self).diagnose()
 
     @functools.cached_property
     def _searcher(self) -> Searcher:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.diagnosis import SQLITE_FULL, SQLITE_NORMAL, Examination, Finding, Level
+from fairlead.core.task import State
 from fairlead.engine.inline import run_inline
 from fairlead.storage.sqlite import examining
 from fairlead.storage.sqlite.store import SqliteStore
@@ -20,13 +21,13 @@ def found(examination: Examination, what: str) -> Finding:
     return finding
 
 
-async def test_an_entry_of_a_lane_without_its_task_is_found(store: SqliteStore, path: Path) -> None:
-    await store.add([a_task(), a_task()], now=0, bounds={})
+async def test_index_entries_without_their_task_are_found(store: SqliteStore, path: Path) -> None:
+    await store.add([a_task(), a_task(), a_task(state=State.SCHEDULED, alarm=1)], now=0, bounds={})
     assert found(await store.examine(), "orphans").level is Level.GREEN
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("DELETE FROM task WHERE number = 1")
+        other.execute("DELETE FROM task WHERE number <> 2")
     orphans = found(await store.examine(), "orphans")
-    assert (orphans.level, orphans.value[:2]) == (Level.RED, "1 ")
+    assert (orphans.level, orphans.value[:2]) == (Level.RED, "2 ")
 
 
 async def test_a_large_file_is_not_read_through(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     synchronous: str
     version: int
     orphans: int
-    """Entries of the lanes, of those looked at, whose task is not there."""
+    """Index entries, of those looked at, whose task is not there."""
 
 
 def facts_of(connection: sqlite3.Connection) -> Facts:
@@ -69,11 +69,11 @@ def _judged(facts: Facts, tier: Tier) -> Iterable[Finding]:
         yield Finding(
             what="orphans",
             level=Level.RED,
-            value=f"{facts.orphans:,} entries of the lanes name a task that is not there",
+            value=f"{facts.orphans:,} index entries name a task that is not there",
             remedy="restore the file from a backup; something else has written into it",
         )
     else:
-        yield Finding(what="orphans", value="every entry of the lanes that was looked at has its task")
+        yield Finding(what="orphans", value="every index entry that was looked at has its task")
 
 
 def _file(path: Path) -> Iterable[Finding]:
