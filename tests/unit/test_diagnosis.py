@@ -34,7 +34,7 @@ from fairlead.storage.postgres import examining as postgres
 from fairlead.storage.postgres.address import parse
 from fairlead.storage.redis import judging as redis
 from fairlead.storage.redis.address import parse_address
-from fairlead.storage.redis.examining import is_known
+from fairlead.storage.redis.examining import is_known, should_expire
 from fairlead.storage.sqlite import examining as sqlite
 
 GUARANTEES = Path(__file__).parents[2] / "docs/explanation/guarantees.md"
@@ -163,6 +163,12 @@ def test_keys_are_ours_anothers_or_strange() -> None:
     others = [b"{fl:x:7}z", b"{fl:x}what", b"flat"]
     assert all(is_known(key, "fl") for key in ours + others)
     assert not any(is_known(key, "fl") for key in (b"{fl}else", b"{fl:7}z", b"{fl:7}ee", b"{fl:7}t", b"{fl}"))
+
+
+def test_doorbells_and_the_feed_expire_and_tasks_do_not_whatever_their_ids() -> None:
+    assert should_expire(b"{fl:7}bmail", "fl") and should_expire(b"{fl}feed", "fl")
+    others = (b"{fl:7}t012345678}bcdefg", b"{fl:7}\n}b", b"{fl}rfeed", b"{fl:x}feed", b"{fl:x:7}bmail")
+    assert not any(should_expire(key, "fl") for key in others)
 
 
 @pytest.mark.parametrize(

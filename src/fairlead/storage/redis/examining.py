@@ -117,7 +117,7 @@ class Examiner:
             )
             looked_at += len(keys)
             strange += [key for key in keys if not is_known(key, self._address.prefix)]
-            expiring += [key for key in keys if key == self._keys.feed or b"}b" in key]
+            expiring += [key for key in keys if should_expire(key, self._address.prefix)]
             if cursor == b"0":
                 break
         asked = expiring[:_EXPIRING]
@@ -131,13 +131,25 @@ class Examiner:
 
 def is_known(key: bytes, prefix: str) -> bool:
     """Whether a key is one that this store makes, or another store's whose prefix begins like ours."""
-    own = re.match(rb"\{%b(:\d+)?\}(.*)" % re.escape(prefix.encode()), key, re.DOTALL)
-    if own is None:
+    parts = _parts(key, prefix)
+    if parts is None:
         return True
-    slot, rest = own.groups()
+    slot, rest = parts
     if slot is None:
         return rest in (b"slots", b"feed") or (rest[:1] == b"r" and len(rest) > 1)
     return rest in _SINGLE or (len(rest) > 1 and rest[0] in _LONGER)
+
+
+def should_expire(key: bytes, prefix: str) -> bool:
+    """Whether a key is the feed or a doorbell: those go by themselves when nobody uses them."""
+    parts = _parts(key, prefix)
+    return parts is not None and (parts == (None, b"feed") or (parts[0] is not None and parts[1][:1] == b"b"))
+
+
+def _parts(key: bytes, prefix: str) -> tuple[bytes | None, bytes] | None:
+    """The slot in a key of ours, if it is of one, and what comes behind; None for another store's key."""
+    own = re.match(rb"\{%b(:\d+)?\}(.*)" % re.escape(prefix.encode()), key, re.DOTALL)
+    return None if own is None else (own[1], own[2])
 
 
 def _joined(findings: Sequence[Finding]) -> Finding:
