@@ -17,7 +17,7 @@ from fairlead.core.task import Priority
 from fairlead.storage.redis.address import Address
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.judging import Facts, facts_of, judged, orphaned, stray, tier_of
-from fairlead.storage.redis.keys import Keys
+from fairlead.storage.redis.keys import BEGINNINGS, WHOLE_NAMES, Keys
 from fairlead.storage.redis.registry import Registry
 from fairlead.storage.redis.wire import Reply
 
@@ -32,9 +32,6 @@ _SCANNED: Final = 1_000
 _EXPIRING: Final = 200
 """Of how many keys that should expire it is asked whether they do."""
 _SETTINGS: Final = ("appendfsync", "save", "min-replicas-to-write", "maxclients")
-
-_SINGLE: Final = frozenset({b"e", b"a", b"n", b"d", b"o"})
-_LONGER: Final = frozenset(b"tlqbyi")
 
 
 class Examiner:
@@ -137,7 +134,7 @@ def is_known(key: bytes, prefix: str) -> bool:
     slot, rest = parts
     if slot is None:
         return rest in (b"slots", b"feed") or (rest[:1] == b"r" and len(rest) > 1)
-    return rest in _SINGLE or (len(rest) > 1 and rest[0] in _LONGER)
+    return rest in WHOLE_NAMES or (len(rest) > 1 and rest[:1] in BEGINNINGS)
 
 
 def should_expire(key: bytes, prefix: str) -> bool:
