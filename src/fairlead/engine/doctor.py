@@ -235,13 +235,14 @@ def _workers(workers: Sequence[WorkerPresence]) -> Iterable[Finding]:
         if dead
         else "",
     )
-    versions = sorted({worker.version for worker in workers if worker.version} - {__version__})
+    live = [worker for worker in workers if worker.state is not WorkerState.DEAD]
+    versions = sorted({worker.version for worker in live if worker.version} - {__version__})
     if versions:
         yield Finding(
             what="versions",
             level=Level.YELLOW,
             value=f"this is {__version__}, and workers run {', '.join(versions)}",
-            remedy="finish the rollout: restart the workers of the other version",
+            remedy="finish the rollout, if one is under way; a worker in another language may have versions of its own",
         )
 
 
