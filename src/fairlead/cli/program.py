@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "schedule": (TASKS, "fairlead.cli.schedules:schedule"),
     "rebuild": (STORE, "fairlead.cli.rebuilding:rebuild"),
     "migrate": (STORE, "fairlead.cli.migrating:migrate"),
+    "doctor": (STORE, "fairlead.cli.doctor:doctor"),
     "config": (ABOUT, "fairlead.cli.about:config"),
     "version": (ABOUT, "fairlead.cli.about:version"),
 }

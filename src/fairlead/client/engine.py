@@ -15,6 +15,7 @@ from fairlead.client.queues import RemoteQueues
 from fairlead.client.schedules import RemoteSchedules
 from fairlead.client.tasks import request_of, stats_of, submitted_task, task_of
 from fairlead.client.transport import PATIENCE, Transport
+from fairlead.core.diagnosis import Diagnosis
 from fairlead.core.errors import FairleadError, InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.query import Query
@@ -27,6 +28,7 @@ from fairlead.engine.searching import Found
 from fairlead.engine.stats import Stats
 from fairlead.storage.values import Filter
 from fairlead.wire.cursors import Order, cursor_after
+from fairlead.wire.doctor import DiagnosisShown, diagnosis_of
 from fairlead.wire.moments import iso
 from fairlead.wire.shown import TaskBrief, TaskWhole
 from fairlead.wire.stats import Standing
@@ -166,6 +168,10 @@ class RemoteEngine:
     async def stats(self) -> Stats:
         """How the queues stand."""
         return stats_of(await self._ask("GET", "/api/v1/queue/stats", Standing))
+
+    async def diagnose(self) -> Diagnosis:
+        """Whether all is as it should be, seen from the server."""
+        return diagnosis_of(await self._ask("GET", "/api/v1/doctor", DiagnosisShown))
 
     async def follow_clock(self) -> None:
         """The server's clock is the one that counts, and it is there."""

@@ -31,6 +31,7 @@ from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added, Beat, Claim, Filter, KeyHeld, Known, Pulse, QueueOrder, Receipt, Verdict
 
 if TYPE_CHECKING:
+    from fairlead.core.diagnosis import Diagnosis
     from fairlead.core.query import Query
     from fairlead.engine.dead_letters import DeadLetters
     from fairlead.engine.fleet import Fleet
@@ -125,6 +126,12 @@ class Engine:
         from fairlead.engine.searching import Searcher
 
         return Operations(self._ledger, Searcher(self.store, batching=self._batching, current=True), self._ids)
+
+    async def diagnose(self) -> Diagnosis:
+        """Whether all is as it should be, and what to do if it is not; changes nothing."""
+        from fairlead.engine.doctor import Doctor
+
+        return await Doctor(self).diagnose()
 
     @functools.cached_property
     def _searcher(self) -> Searcher:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, Unpack, runtime_checkable
 
+from fairlead.core.diagnosis import Diagnosis
 from fairlead.core.errors import FairleadError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
@@ -160,6 +161,8 @@ class Facade(Protocol):
     ) -> Found: ...
 
     async def stats(self) -> Stats: ...
+
+    async def diagnose(self) -> Diagnosis: ...
 
     @property
     def schedules(self) -> ScheduleFacade: ...

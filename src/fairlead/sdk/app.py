@@ -18,9 +18,8 @@ from fairlead.sdk.configuration import load
 from fairlead.sdk.connection import Connection, Link
 from fairlead.sdk.cron import CronDecorator, ScheduleOptions, schedule_of
 from fairlead.sdk.definition import CoroutineTask, FunctionTask, Options, TaskDefinition
-from fairlead.sdk.fleet import AppWorkers
 from fairlead.sdk.linking import connect
-from fairlead.sdk.queues import AppQueues
+from fairlead.sdk.operating import Operated
 from fairlead.sdk.rehearsal import Rehearsal
 from fairlead.sdk.schedules import AppSchedules
 from fairlead.worker.handlers import Handler, Handlers
@@ -50,7 +49,7 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> FunctionTask[P, R]: ...
 
 
-class Fairlead:
+class Fairlead(Operated):
     """An app: a store and the task types that run on it."""
 
     def __init__(
@@ -87,16 +86,6 @@ class Fairlead:
         self._connection: Connection | RemoteConnection = connect(
             store, settings, journal=journal, observers=observers, api_key=api_key
         )
-
-    @property
-    def queues(self) -> AppQueues:
-        """The queues: to pause, resume, change and purge."""
-        return AppQueues(self.connection)
-
-    @property
-    def workers(self) -> AppWorkers:
-        """The workers, wherever they run: to look at and to drain."""
-        return AppWorkers(self.connection)
 
     @property
     def store(self) -> str:

@@ -15,6 +15,7 @@ from fairlead.core.errors import FairleadError
 from fairlead.server import (
     batch,
     dead_letters,
+    doctor,
     events,
     fleet,
     health,
@@ -49,6 +50,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = Documents(
         *queues.ENDPOINTS,
         *fleet.ENDPOINTS,
         *stats.ENDPOINTS,
+        *doctor.ENDPOINTS,
         *health.ENDPOINTS,
         *metrics.ENDPOINTS,
         *workers.ENDPOINTS,

@@ -17,6 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from fairlead.core.diagnosis import MEMORY, Examination, Level, durability
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import QUEUED, WAITING, Lane, State, Status, Task
@@ -196,6 +197,10 @@ class MemoryStore:
             with self._lock:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
+
+    async def examine(self) -> Examination:
+        remedy = "use sqlite:///path/to/file.db for tasks that must outlive the process"
+        return Examination(tier=MEMORY, findings=(durability(MEMORY, Level.YELLOW, remedy),))
 
     async def time(self) -> Instant | None:
         return None

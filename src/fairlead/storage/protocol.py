@@ -60,6 +60,10 @@ Feed
     E4  A position whose entry is no longer kept, or that is none of this feed, is before all that are kept.
     E5  `feed_end` gives a position beyond which are the entries published from now on, and none from before.
 
+Health, of a store that is `Examined`
+    D1  `examine` changes nothing, names the store's durability tier, and looks at a bounded number of tasks. What it
+        may not find out is a finding, not an error.
+
 Waiting
     W1  `wait` returns when a task may have become ready in one of the queues, or after `timeout` seconds. It is a hint:
         it may return early or late, never not at all. One task added to many waiters need wake only one.
@@ -70,6 +74,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from fairlead.core.diagnosis import Examination
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
@@ -167,4 +172,13 @@ class Lagging(Protocol):
         self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
     ) -> list[Task]:
         """One page of a listing that does not lag; it costs more."""
+        ...
+
+
+@runtime_checkable
+class Examined(Protocol):
+    """A store that knows more of its own health than its operations tell."""
+
+    async def examine(self) -> Examination:
+        """Its durability tier, and what was found in its settings and indexes."""
         ...

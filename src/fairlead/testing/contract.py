@@ -20,6 +20,7 @@ from fairlead.testing.clauses.changing import ChangingClauses
 from fairlead.testing.clauses.claiming import ClaimingClauses
 from fairlead.testing.clauses.feeding import FeedClauses
 from fairlead.testing.clauses.finding import FindingClauses
+from fairlead.testing.clauses.health import HealthClauses
 from fairlead.testing.clauses.heartbeats import HeartbeatClauses
 from fairlead.testing.clauses.keys import KeyClauses
 from fairlead.testing.clauses.listing import ListingClauses
@@ -43,6 +44,7 @@ class StoreContract(
     ListingClauses,
     RecordClauses,
     FeedClauses,
+    HealthClauses,
     WaitingClauses,
 ):
     """Every clause that can be held against a store within one process."""

@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from msgspec.structs import replace
+
+from fairlead.core.diagnosis import Examination
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Lane, Priority, Task
-from fairlead.storage.postgres import arrays, schema
+from fairlead.storage.postgres import arrays, examining, schema
 from fairlead.storage.postgres.adding import Adder
 from fairlead.storage.postgres.address import Address, parse
 from fairlead.storage.postgres.changing import Changer
@@ -173,6 +176,12 @@ class PostgresStore:
     async def time(self) -> Instant | None:
         rows = await self._connections.fetch(self._statements["time"])
         return int(rows[0][0])
+
+    async def examine(self) -> Examination:
+        facts = await examining.facts_of(self._connections, self._statements["examine"], self._address)
+        ((orphans,),) = await self._connections.fetch(self._statements["orphans"], (examining.LOOKED_AT,))
+        found = examining.examined(facts, self._address)
+        return replace(found, findings=(*found.findings, examining.orphaned(orphans)))
 
     async def close(self) -> None:
         await self._listener.close()
