@@ -61,7 +61,7 @@ Feed
     E5  `feed_end` gives a position beyond which are the entries published from now on, and none from before.
 
 Health, of a store that is `Examined`
-    D1  `examine` changes nothing, names the store's durability tier, and looks at a bounded number of tasks. What it
+    X1  `examine` changes nothing, names the store's durability tier, and looks at a bounded number of tasks. What it
         may not find out is a finding, not an error.
 
 Waiting

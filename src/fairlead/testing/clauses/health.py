@@ -1,4 +1,4 @@
-"""Clause D1: what a store knows of its own health."""
+"""Clause X1: what a store knows of its own health."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class HealthClauses:
     """What `examine` does, on a store that has it."""
 
     async def test_examining_changes_nothing_and_names_the_tier(self, store: Store) -> None:
-        """D1: and each finding that is not green says what to do about it."""
+        """X1: and each finding that is not green says what to do about it."""
         if not isinstance(store, Examined):
             pytest.skip("the store is not examined")
         await add(store, a_task(), a_task())
