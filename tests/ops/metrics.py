@@ -3,58 +3,58 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-ISSUED: Final[dict[str, frozenset[str]]] = {
-    "fairlead_queue_depth": frozenset({"queue", "priority"}),
-    "fairlead_queue_oldest_age_seconds": frozenset({"queue", "priority"}),
-    "fairlead_queue_wait_seconds_bucket": frozenset({"priority", "le"}),
-    "fairlead_queue_wait_seconds_sum": frozenset({"priority"}),
-    "fairlead_queue_wait_seconds_count": frozenset({"priority"}),
-    "fairlead_tasks_submitted_total": frozenset({"type", "priority"}),
-    "fairlead_tasks_promoted_total": frozenset({"from", "to"}),
-    "fairlead_task_duration_seconds_bucket": frozenset({"type", "status", "le"}),
-    "fairlead_task_duration_seconds_sum": frozenset({"type", "status"}),
-    "fairlead_task_duration_seconds_count": frozenset({"type", "status"}),
-    "fairlead_tasks_completed_total": frozenset({"type", "status"}),
-    "fairlead_task_retries_total": frozenset({"type", "reason"}),
-    "fairlead_tasks_failed_total": frozenset({"type", "reason"}),
-    "fairlead_tasks_dead_letter_total": frozenset({"type", "reason"}),
-    "fairlead_dead_letter_size": frozenset(),
-    "fairlead_task_state": frozenset({"status"}),
-    "fairlead_workers": frozenset({"status"}),
-    "fairlead_worker_capacity_used_ratio": frozenset(),
-    "fairlead_worker_heartbeat_failures_total": frozenset(),
-    "fairlead_store_seconds_bucket": frozenset({"operation", "le"}),
-    "fairlead_store_seconds_sum": frozenset({"operation"}),
-    "fairlead_store_seconds_count": frozenset({"operation"}),
-    "fairlead_batch_size_bucket": frozenset({"operation", "le"}),
-    "fairlead_batch_size_sum": frozenset({"operation"}),
-    "fairlead_batch_size_count": frozenset({"operation"}),
-    "fairlead_schedule_late_seconds": frozenset(),
-    "fairlead_journal_behind": frozenset(),
-}
-"""The series by name, with their labels, as they were agreed on."""
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
-KNOWN: Final = ISSUED
-"""The series that the rules and the dashboard may use. `scraped(text)` of a real scrape can stand here as well."""
+Row: TypeAlias = tuple[str, str, tuple[str, ...]]
+"""A metric: its name, its kind and its labels."""
+
+
+def series(rows: Iterable[Row]) -> dict[str, frozenset[str]]:
+    """The series that metrics have, by name, with their labels: a histogram has three."""
+    known: dict[str, frozenset[str]] = {}
+    for name, kind, labels in rows:
+        if kind == HISTOGRAM:
+            known[f"{name}_bucket"] = frozenset((*labels, "le"))
+            known[f"{name}_sum"] = known[f"{name}_count"] = frozenset(labels)
+        else:
+            known[name] = frozenset(labels)
+    return known
+
+
+AGREED: Final[tuple[Row, ...]] = (
+    ("fairlead_queue_depth", GAUGE, ("queue", "priority")),
+    ("fairlead_queue_oldest_age_seconds", GAUGE, ("queue", "priority")),
+    ("fairlead_queue_paused", GAUGE, ("queue",)),
+    ("fairlead_queue_wait_seconds", HISTOGRAM, ("priority",)),
+    ("fairlead_tasks_submitted_total", COUNTER, ("type", "priority")),
+    ("fairlead_tasks_promoted_total", COUNTER, ("from", "to")),
+    ("fairlead_task_duration_seconds", HISTOGRAM, ("type", "status")),
+    ("fairlead_tasks_completed_total", COUNTER, ("type", "status")),
+    ("fairlead_task_retries_total", COUNTER, ("type", "reason")),
+    ("fairlead_tasks_failed_total", COUNTER, ("type", "reason")),
+    ("fairlead_tasks_dead_letter_total", COUNTER, ("type", "reason")),
+    ("fairlead_dead_letter_size", GAUGE, ()),
+    ("fairlead_task_state", GAUGE, ("status",)),
+    ("fairlead_workers", GAUGE, ("status",)),
+    ("fairlead_worker_capacity_used_ratio", GAUGE, ()),
+    ("fairlead_worker_heartbeat_failures_total", COUNTER, ()),
+    ("fairlead_store_seconds", HISTOGRAM, ("operation",)),
+    ("fairlead_batch_size", HISTOGRAM, ("operation",)),
+    ("fairlead_schedule_late_seconds", GAUGE, ()),
+    ("fairlead_journal_behind", GAUGE, ()),
+)
+"""The metrics as they were agreed on."""
+
+KNOWN: Final = series(AGREED)
+"""The series that the rules and the dashboard may use."""
 
 FROM_PROMETHEUS: Final = frozenset({"instance", "job"})
 """Labels that Prometheus itself adds to every series."""
-
-_SAMPLE: Final = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})? \S+", re.MULTILINE)
-_LABEL: Final = re.compile(r'([a-zA-Z_]\w*)="(?:[^"\\]|\\.)*"')
-
-
-def scraped(text: str) -> dict[str, frozenset[str]]:
-    """The series of a scrape by name, with their labels."""
-    known: dict[str, frozenset[str]] = {}
-    for sample in _SAMPLE.finditer(text):
-        labels = frozenset(_LABEL.findall(sample["labels"] or ""))
-        known[sample["name"]] = known.get(sample["name"], frozenset()) | labels
-    return known
 
 
 class Names(Struct, frozen=True):

@@ -38,7 +38,12 @@ def panels() -> list[dict[str, Any]]:
     return [panel for panel in json.loads(DASHBOARD.read_text("utf-8"))["panels"] if panel["type"] != "row"]
 
 
-def commands_in(text: str) -> Iterator[str]:
-    """The commands that a text names, in backticks or on lines of their own."""
-    for found in re.findall(r"`(fairlead [^`]+)`|^\s*(?:\$ )?(fairlead [^\n]+)$", text, re.MULTILINE):
-        yield " ".join("".join(found).split())
+_COMMAND = re.compile(
+    r"`(fairlead\s[^`]+)`|^\s*(fairlead\s[^\n]+)$|-- (fairlead\s[^\n`]+)|run\s--rm\s(?:server\s)([^\n`]+)", re.MULTILINE
+)
+
+
+def commands_in(text: str) -> Iterator[list[str]]:
+    """The words of the commands that a text names: in backticks, on lines of their own, or run in a container."""
+    for found in _COMMAND.findall(text):
+        yield "".join(found).replace("'", "").removeprefix("fairlead").split()

@@ -208,10 +208,15 @@ SAID = [(alert["alert"], alert["annotations"]["description"]) for alert in alert
 ]
 
 
+def test_commands_are_found_however_they_are_written() -> None:
+    text = "`fairlead\nstats` or:\n\n  fairlead keys create 'a'\nkubectl x -- fairlead top\n`d run --rm server list`"
+    assert [words[0] for words in commands_in(text)] == ["stats", "keys", "top", "list"]
+
+
 @pytest.mark.parametrize(("place", "text"), SAID, ids=[place for place, _ in SAID])
 def test_every_command_that_is_advised_exists_with_its_flags(place: str, text: str) -> None:
-    for command in commands_in(text):
-        words = command.replace("'", "").split()[1:]
+    for words in commands_in(text):
+        command = " ".join(words)
         path, apps, rest = program().parse_commands(words)
         assert path, command
         # A command that has commands of its own does nothing by itself.

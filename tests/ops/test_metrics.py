@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ops.metrics import KNOWN, Names, names_in, scraped, unknown_in
+from tests.ops.metrics import KNOWN, Names, names_in, series, unknown_in
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,13 @@ def test_what_fairlead_does_not_have_is_found() -> None:
     assert unknown_in("rate(fairlead_queue_wait_seconds[5m])") == {"fairlead_queue_wait_seconds"}
 
 
-def test_a_scrape_is_read() -> None:
-    text = '# HELP a b\na{x="1, y=\\"2\\"",z="}"} 1.0\na{x="3"} 2 1700000000\nb_total 5e-06\n'
-    assert scraped(text) == {"a": frozenset({"x", "z"}), "b_total": frozenset()}
+def test_a_histogram_has_three_series() -> None:
+    assert series([("a", "histogram", ("x",)), ("b", "gauge", ())]) == {
+        "a_bucket": frozenset({"x", "le"}),
+        "a_sum": frozenset({"x"}),
+        "a_count": frozenset({"x"}),
+        "b": frozenset(),
+    }
 
 
 def test_every_series_has_a_name_of_its_own() -> None:
