@@ -168,6 +168,12 @@ def test_a_store_that_is_lost_is_said_so_from_when_it_was_lost_with_how_things_s
     assert "queue-1" in "".join(cell.text for line in drawn for cell in line)
 
 
+def test_why_it_is_lost_can_be_read_on_a_narrow_terminal() -> None:
+    drawn = text(a_view().missed(f"{STORE} refused the connection; see whether it is up", NOW), width=40)
+    assert " ".join(drawn[1:4]).endswith("refused the connection; see whether it is up")
+    assert drawn[4] == "41 queued  7 executing"
+
+
 def test_that_it_is_back_is_said_for_a_minute() -> None:
     lost = a_view().missed("refused", NOW)
     back = lost.seen(a_survey(), NOW + 30 * SECOND)

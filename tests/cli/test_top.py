@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -187,21 +187,31 @@ def test_colours_are_there_unless_they_are_not_wanted(folder: Folder) -> None:
             assert bool(COLOUR.search(terminal.written)) is wanted
 
 
-def test_a_store_that_is_lost_and_comes_back_is_shown(folder: Folder, redis_server: redis.RedisServer) -> None:
-    redis_server.ask("FLUSHALL")
-    store = ("--store", redis_server.url())
-    folder.submit("echo", "--queue", "before", *store)
-    with Terminal(folder, "top", "--interval", "0.1", *store) as terminal:
+def lose_and_find(folder: Folder, url: str, lose: Callable[[], object], find: Callable[[], object]) -> None:
+    folder.submit("echo", "--queue", "before", "--store", url)
+    with Terminal(folder, "top", "--interval", "0.1", "--store", url) as terminal:
         terminal.see("before")
-        redis_server.halt()
+        lose()
         terminal.see("out of reach since")
         assert terminal.see("before")
-        redis_server.start()
-        folder.submit("echo", "--queue", "after", *store)
+        find()
+        folder.submit("echo", "--queue", "after", "--store", url)
         terminal.see("after")
         terminal.see("reached again at")
         terminal.type("q")
         assert terminal.wait() == 0
+
+
+def test_redis_being_lost_and_coming_back_is_shown(folder: Folder, redis_server: redis.RedisServer) -> None:
+    redis_server.ask("FLUSHALL")
+    lose_and_find(folder, redis_server.url(), redis_server.halt, redis_server.start)
+
+
+def test_postgresql_being_lost_and_coming_back_is_shown(
+    folder: Folder, postgres_server: postgres.PostgresServer
+) -> None:
+    url = postgres_server.url(postgres_server.copy_of_template())
+    lose_and_find(folder, url, postgres_server.halt, postgres_server.launch)
 
 
 def test_q_quits_at_once_while_the_store_hangs(folder: Folder, redis_server: redis.RedisServer) -> None:

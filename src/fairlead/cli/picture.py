@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -27,6 +28,7 @@ _TOLD_FOR: Final = MINUTE
 """How long it is told that the store is back."""
 _LATE: Final = 3
 """So many times the interval without an answer, and it is said."""
+_NOTICE_LINES: Final = 3
 _OVERHEAD: Final = 2
 """The lines of a table that are no rows of it: a blank one above, and its header."""
 _TROUBLE: Final = {WorkerState.DEAD: 0, WorkerState.DRAINING: 1, WorkerState.ACTIVE: 2}
@@ -82,7 +84,7 @@ def whole(store: str, survey: Survey, width: int | None) -> list[Line]:
 def frame(view: View, now: Instant, width: int, height: int) -> list[Line]:
     """A screen full: at most so many lines, none of them wider than that."""
     lost = view.gap is not None and view.gap.until is None
-    top = [_title(view), *_notices(view, now)]
+    top = [_title(view), *_notices(view, now, width)]
     body = [*summary(view.survey.stats, view.survey.at), *_rates(view.history, width)]
     tables = _shortened(_tables(view.survey, width), height - len(top) - len(body))
     body += [line for table in tables for line in ([], *table)]
@@ -102,15 +104,19 @@ def _title(view: View) -> Line:
     return [Cell("fairlead top", "bold"), Cell(rhythm, "dim"), Cell(view.store)]
 
 
-def _notices(view: View, now: Instant) -> Iterator[Line]:
+def _notices(view: View, now: Instant, width: int) -> list[Line]:
+    """What is wrong with the picture itself, on as many lines as it takes to read why, within reason."""
     gap = view.gap
     if gap is not None and gap.until is None:
-        yield [Cell(f"out of reach since {_clock(gap.since)}, trying again: {one_line(gap.reason)}", "bold red")]
+        said, style = f"out of reach since {_clock(gap.since)}, trying again: {one_line(gap.reason)}", "bold red"
     elif now - view.seen_at > _LATE * view.interval + SECOND:
-        yield [Cell(f"no answer for {brief(now - view.seen_at)}", "yellow")]
+        said, style = f"no answer for {brief(now - view.seen_at)}", "yellow"
     elif gap is not None and gap.until is not None and now - gap.until < _TOLD_FOR:
         took = brief(gap.until - gap.since)
-        yield [Cell(f"reached again at {_clock(gap.until)}, after {took}: {one_line(gap.reason)}", "yellow")]
+        said, style = f"reached again at {_clock(gap.until)}, after {took}: {one_line(gap.reason)}", "yellow"
+    else:
+        return []
+    return [[Cell(part, style)] for part in textwrap.wrap(said, width)[:_NOTICE_LINES]]
 
 
 def _rates(history: Sequence[Throughput], width: int) -> Iterator[Line]:
