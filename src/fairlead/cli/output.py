@@ -15,6 +15,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 # Marks that turn the direction of text around can make one thing look like another.
@@ -88,18 +89,23 @@ class Column(Struct, frozen=True):
 
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]]) -> None:
     """A table: fitted to a terminal; always whole elsewhere."""
+    screen = console() if on_terminal() else None
+    for line in table_lines(columns, rows, None if screen is None else screen.width):
+        write_styled(line, screen)
+
+
+def table_lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], width: int | None) -> list[list[Cell]]:
+    """The lines of a table, its header first: fitted to a width, or whole if there is none."""
     header = [Cell(column.title, "bold") for column in columns]
     cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
     lines = [[Cell(one_line(cell.text), cell.style) for cell in line] for line in (header, *cells)]
     widths = [max(len(cell.text) for cell in column) for column in zip(*lines, strict=True)]
-    screen = console() if on_terminal() else None
-    if screen is not None:
-        widths = _fit(columns, widths, screen.width)
-    for line in lines:
-        parts = [
-            _sized(cell, width, column) for cell, width, column in zip(line, widths, columns, strict=True) if width
-        ]
-        write_styled(_joined(parts), screen)
+    if width is not None:
+        widths = _fit(columns, widths, width)
+    return [
+        _joined([_sized(cell, size, column) for cell, size, column in zip(line, widths, columns, strict=True) if size])
+        for line in lines
+    ]
 
 
 def _fit(columns: Sequence[Column], widths: list[int], available: int) -> list[int]:
@@ -142,12 +148,17 @@ def write_styled(parts: Iterable[Cell], screen: Console | None = None) -> None:
     if not on_terminal():
         write("".join(part.text for part in parts))
         return
+    (screen or console()).print(styled(parts), soft_wrap=True)
+
+
+def styled(parts: Iterable[Cell]) -> Text:
+    """One line of text for a rich console."""
     from rich.text import Text
 
     line = Text()
     for part in parts:
         line.append(clean(part.text), style=part.style)
-    (screen or console()).print(line, soft_wrap=True)
+    return line
 
 
 def pretty(document: bytes) -> str:

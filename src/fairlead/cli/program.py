@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "show": (TASKS, "fairlead.cli.looking:show"),
     "list": (TASKS, "fairlead.cli.looking:list_tasks"),
     "stats": (TASKS, "fairlead.cli.looking:stats"),
+    "top": (OPERATING, "fairlead.cli.top:top"),
     "queues": (OPERATING, "fairlead.cli.queues:queues"),
     "workers": (OPERATING, "fairlead.cli.workers:workers"),
     "cancel": (TASKS, "fairlead.cli.acting:cancel"),
