@@ -22,7 +22,7 @@ from fairlead.core.errors import (
     TaskNotFound,
     WrongState,
 )
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, State
 
@@ -63,6 +63,7 @@ __all__ = [
     "QueueFull",
     "Reject",
     "Retry",
+    "RetryRule",
     "Settings",
     "State",
     "StoreError",
