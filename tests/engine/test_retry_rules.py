@@ -20,7 +20,7 @@ def error(type: str, *names: str) -> Failed:
 
 
 async def test_each_error_is_judged_by_its_rule_over_the_life_of_a_task(any_store: Store) -> None:
-    bench = Bench(store=any_store)
+    bench = Bench(store=any_store, batching=False)
     await bench.submit(max_retries=0, retry_rules=RULES)
     for _ in range(3):
         (task,) = await bench.claim()
@@ -32,7 +32,7 @@ async def test_each_error_is_judged_by_its_rule_over_the_life_of_a_task(any_stor
 
 
 async def test_an_error_that_a_rule_rejects_ends_the_task_and_others_have_its_backoff(any_store: Store) -> None:
-    bench = Bench(store=any_store)
+    bench = Bench(store=any_store, batching=False)
     await bench.submit(retry_rules=RULES, backoff=Backoff(initial=8 * SECOND, jitter=0.0))
     (task,) = await bench.claim()
     task = await bench.settle(task, error("Other"))

@@ -42,6 +42,8 @@ async def settle(ledger: Ledger, settlements: Sequence[Settlement]) -> list[Task
             if verdict is APPLIED:
                 answers[position] = settled = changed(task, change)
                 ledger.tell_settled(settled, now)
+                if ledger.breakers.watching:
+                    ledger.breakers.count(task, settled.status)
             elif verdict is not Verdict.MISSING:
                 unclear[position] = task
         unsettled = await _look_again(ledger, unclear, outcomes, answers) if unclear else {}
