@@ -4,6 +4,7 @@ import importlib as _importlib
 import typing as _typing
 
 from fairlead._version import __version__
+from fairlead.core.circuit import CircuitSettings
 from fairlead.core.errors import (
     FairleadError,
     InvalidSettings,
@@ -53,6 +54,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Backoff",
+    "CircuitSettings",
     "Fairlead",
     "FairleadError",
     "InvalidSettings",

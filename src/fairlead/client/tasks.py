@@ -15,6 +15,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import Entry, Failure, Lease, Priority, Progress, Reason, Spec, State, Status, Task
 from fairlead.engine.metering import Throughput
 from fairlead.engine.stats import LineStats, QueueStats, Stats, WorkerStats
+from fairlead.wire.circuits import circuit_of
 from fairlead.wire.history import Transition
 from fairlead.wire.moments import maybe_iso, parse_iso
 from fairlead.wire.retrying import policy_of, rules_shown
@@ -140,6 +141,7 @@ def stats_of(standing: Standing) -> Stats:
         ),
         journal_behind=standing.journal_behind,
         paused_types=tuple(standing.paused_types),
+        circuits={shown.task_type: circuit_of(shown) for shown in standing.circuits},
     )
 
 

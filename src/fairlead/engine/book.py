@@ -19,7 +19,8 @@ from fairlead.core.queue import QueueSettings, effective
 from fairlead.core.settings import Settings
 from fairlead.core.task import Lane
 from fairlead.engine import breakers
-from fairlead.engine.breakers import BELL, Breakers
+from fairlead.engine.breakers import BELL as BELL
+from fairlead.engine.breakers import Breakers
 from fairlead.engine.clock import Clock
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Record

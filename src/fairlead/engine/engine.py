@@ -307,6 +307,8 @@ class Engine:
         book = self.book
         if book.stale:
             await book.refresh()
+        if self._breakers.due:
+            await self._breakers.share()
         if book.paused:
             queues = [queue for queue in queues if queue not in book.paused]
             if not queues:

@@ -18,8 +18,7 @@ from fairlead.core.order import Policy
 from fairlead.core.queue import QueueSettings
 from fairlead.core.retry import Backoff
 from fairlead.core.task import Priority
-from fairlead.engine.book import KIND, TYPE_KIND, settings_in
-from fairlead.engine.breakers import BELL
+from fairlead.engine.book import BELL, KIND, TYPE_KIND, settings_in
 from fairlead.engine.feed import EventType, QueueData, QueueEvent
 from fairlead.engine.ledger import Ledger
 from fairlead.engine.purging import PurgeCount, purge

@@ -61,6 +61,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     """The task types that are paused, in whatever queue."""
     circuits: dict[str, Circuit] = {}
     """The circuits, by task type."""
+    at: Instant = 0
+    """The moment of all this."""
 
 
 def stats_of(
@@ -99,6 +101,7 @@ def stats_of(
         journal_behind=tally.journal_behind,
         paused_types=tuple(sorted(paused_types)),
         circuits=dict(circuits or {}),
+        at=now,
     )
 
 
