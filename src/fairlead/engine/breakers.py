@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from fairlead.core.circuit import (
     Answer,
@@ -34,7 +35,7 @@ from fairlead.engine.clock import Clock
 from fairlead.engine.feed import CircuitData, CircuitEvent, EventType
 from fairlead.engine.feeding import Publisher
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Record
+from fairlead.storage.values import Claim, Record
 
 log = logging.getLogger("fairlead.circuits")
 
@@ -59,8 +60,6 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Circuit).decode
 
 Step: TypeAlias = Callable[[Circuit, Instant], Circuit]
-Claiming: TypeAlias = Callable[[str, int, LeaseToken], Awaitable[list[Task]]]
-"""Claims tasks of a type, at most so many, under a token."""
 
 
 class _Uncounted:
@@ -160,19 +159,17 @@ class Breakers:
         known = self._known.get(task_type) if task_type in self.withheld else None
         return known is not None and free_probes(known[0], self._clock.now()) == 0
 
-    async def probe(
-        self, worker: WorkerId, types: Collection[str] | None, paused: Collection[str], limit: int, claim: Claiming
-    ) -> list[Task]:
-        """Claim the tasks that circuits let through as probes, at most so many."""
+    async def probe(self, claim: Claim, paused: frozenset[str]) -> list[Task]:
+        """The tasks that circuits let through as probes, of those that a claim would take but for that."""
         tasks: list[Task] = []
-        for task_type in sorted(self.withheld):
-            if task_type in paused or (types is not None and task_type not in types):
+        types = self.withheld - paused
+        for task_type in sorted(types if claim.types is None else types & claim.types):
+            room = claim.limit - len(tasks)
+            if room == 0 or self.holds(task_type) or not self._may_try(task_type, claim.worker):
                 continue
-            if len(tasks) >= limit or self.holds(task_type) or not self._may_try(task_type, worker):
-                continue
-            taken = await self._probe(task_type, limit - len(tasks), claim)
+            taken = await self._probe(task_type, replace(claim, limit=room))
             if not taken:
-                self._tried[task_type, worker] = self._clock.monotonic()
+                self._tried[task_type, claim.worker] = self._clock.monotonic()
             tasks += taken
         return tasks
 
@@ -200,12 +197,12 @@ class Breakers:
             case CircuitState.CLOSED:
                 log.info("the circuit of %s is closed: its tasks are claimed again", task_type)
 
-    async def _probe(self, task_type: str, wanted: int, claim: Claiming) -> list[Task]:
+    async def _probe(self, task_type: str, claim: Claim) -> list[Task]:
         token, granted = self._new_token(), 0
 
         def reserve(circuit: Circuit, now: Instant) -> Circuit:
             nonlocal granted
-            after, granted = reserved(circuit, token, wanted, now + self._settings.lease, now)
+            after, granted = reserved(circuit, token, claim.limit, now + self._settings.lease, now)
             return after
 
         try:
@@ -214,7 +211,10 @@ class Breakers:
             return []
         if granted == 0:
             return []
-        tasks = await claim(task_type, granted, token)
+        only = frozenset({task_type})
+        tasks = await self._store.claim(
+            replace(claim, types=only, excluded_types=frozenset(), limit=granted, token=token)
+        )
         longest = max((task.status.timeout for task in tasks), default=0)
         # Whoever holds a probe answers by its timeout, or the sweep does when its lease has ended. After that it is
         # given up, or a process that dies at the wrong moment would keep the circuit half-open.

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fairlead.core.errors import FairleadError, LeaseLost, QueueFull, StoreUnavailable, TaskNotFound
 from fairlead.core.events import AlarmRang, CancelAsked, Discarded, Replayed, Request
-from fairlead.core.identity import LeaseToken, TaskId, WorkerId
+from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
@@ -327,25 +327,12 @@ class Engine:
             types=None if types is None else frozenset(types),
             excluded_types=book.excluded_types,
         )
-        probes = await self._probe(claim) if self._breakers.withheld else []
-        if len(probes) < limit:
-            tasks = probes + await self.store.claim(replace(claim, limit=limit - len(probes)) if probes else claim)
-        else:
-            tasks = probes
+        tasks = await self._breakers.probe(claim, book.paused_types) if self._breakers.withheld else []
+        if len(tasks) < limit:
+            tasks += await self.store.claim(replace(claim, limit=limit - len(tasks)) if tasks else claim)
         self._ledger.tell_started(tasks, now, tables)
         await self._ledger.finish()
         return tasks
-
-    async def _probe(self, claim: Claim) -> list[Task]:
-        """The tasks that circuits let through as probes, of those that a claim may take."""
-
-        async def of_type(task_type: str, limit: int, token: LeaseToken) -> list[Task]:
-            types = frozenset({task_type})
-            return await self.store.claim(
-                replace(claim, types=types, excluded_types=frozenset(), limit=limit, token=token)
-            )
-
-        return await self._breakers.probe(claim.worker, claim.types, self.book.paused_types, claim.limit, of_type)
 
     async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
         """Renew leases and report progress; the answer says which are lost and which should stop."""
