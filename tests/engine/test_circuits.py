@@ -86,6 +86,17 @@ async def test_it_is_tried_with_a_few_in_all_processes_together_and_closes_when_
     assert len(await site.claim(50)) == 8
 
 
+async def test_however_many_claim_at_once_only_the_probes_are_taken(any_store: Store) -> None:
+    site = Site(store=any_store)
+    await site.open()
+    sites = [Site(store=any_store, clock=site.clock, seed=seed) for seed in range(8)]
+    for each in sites:
+        assert await each.claim(50) == []
+    site.clock.advance(30 * SECOND)
+    claims = await asyncio.gather(*(each.claim(50, f"worker-{number}") for number, each in enumerate(sites)))
+    assert sum(len(tasks) for tasks in claims) == 2
+
+
 async def test_one_probe_that_fails_opens_it_again(any_store: Store) -> None:
     site = Site(store=any_store)
     await site.open()
@@ -97,6 +108,29 @@ async def test_one_probe_that_fails_opens_it_again(any_store: Store) -> None:
     assert await site.claim(50) == []
     site.clock.advance(30 * SECOND)
     assert len(await site.claim(50)) == 2
+
+
+async def test_a_probe_may_be_answered_in_a_process_that_does_not_know_of_it(any_store: Store) -> None:
+    site = Site(store=any_store)
+    await site.open()
+    other = Site(store=any_store, clock=site.clock, seed=7)
+    await other.claim(0)
+    site.clock.advance(30 * SECOND)
+    await other.ended(await site.claim(50), Completed())
+    site.clock.advance(SECOND)
+    await other.claim(0)
+    assert await site.state() is CircuitState.CLOSED
+
+
+async def test_a_lane_is_withheld_until_its_type_may_be_probed() -> None:
+    site = Site()
+    await site.open()
+    (task,) = await site.engine.find(limit=1)
+    assert site.engine.book.withheld(task.lane)
+    site.clock.advance(30 * SECOND)
+    assert not site.engine.book.withheld(task.lane)
+    await site.claim(50)
+    assert site.engine.book.withheld(task.lane)
 
 
 async def test_processes_count_together(any_store: Store) -> None:
