@@ -9,6 +9,7 @@ import pytest
 
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.events import CancelConfirmed, Completed, Failed
+from fairlead.core.retry import Backoff
 from fairlead.core.settings import Settings
 from fairlead.core.task import Progress
 from fairlead.engine.engine import Engine
@@ -96,7 +97,9 @@ async def test_a_submit_takes_every_field(service: Service) -> None:
         ],
     }
     (task,) = await service.engine.store.get([answer["task_id"]])
-    assert task is not None and task.spec.backoff.initial == 2_000_000 and task.spec.backoff.factor == 3.0
+    assert task is not None and task.spec.backoff == Backoff(
+        initial=2_000_000, factor=3.0, ceiling=60_000_000, jitter=0.0
+    )
 
 
 async def test_a_task_may_be_due_at_a_moment(service: Service) -> None:

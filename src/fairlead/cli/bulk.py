@@ -26,6 +26,7 @@ from fairlead.engine.engine import Submitted
 from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
 from fairlead.sdk.definition import template
+from fairlead.wire.retrying import RetryRule, rules_of
 
 BATCH: Final = 1_000
 STDIN: Final = "-"
@@ -43,6 +44,7 @@ class Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     timeout: float | None = None
     max_retries: int | None = None
     max_crashes: int | None = None
+    retry_rules: tuple[RetryRule, ...] | None = None
     delay: float | None = None
     run_at: str | None = None
     idempotency_key: str | None = None
@@ -124,6 +126,8 @@ class Bulk:
             check_seconds(name, fields.get(name))
         if "run_at" in fields:
             fields["run_at"] = moment(parse("run_at", fields["run_at"], now))
+        if "retry_rules" in fields:
+            fields["retry_rules"] = rules_of(fields["retry_rules"])
         given = dict(self._options)
         # A line that says when it is due says it alone.
         if "delay" in fields or "run_at" in fields:

@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "stats": (TASKS, "fairlead.cli.looking:stats"),
     "top": (OPERATING, "fairlead.cli.top:top"),
     "queues": (OPERATING, "fairlead.cli.queues:queues"),
+    "circuits": (OPERATING, "fairlead.cli.circuits:circuits"),
     "workers": (OPERATING, "fairlead.cli.workers:workers"),
     "cancel": (TASKS, "fairlead.cli.acting:cancel"),
     "replay": (TASKS, "fairlead.cli.acting:replay"),

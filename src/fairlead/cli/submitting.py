@@ -14,6 +14,7 @@ from fairlead.cli.moments import check_seconds, moment, parse
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached, words
 from fairlead.cli.output import on_terminal, pretty, write, write_json
 from fairlead.core.errors import InvalidTask, TaskFailed
+from fairlead.core.retry import RetryRule
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
 from fairlead.engine.clock import SystemClock
@@ -45,6 +46,14 @@ def submit(
     ] = None,
     timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.", metavar="S")] = None,
     max_retries: Annotated[int | None, Parameter(help="How often a failure is tried again.", metavar="N")] = None,
+    retry_rule: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="How often one kind of error is tried again: TimeoutError=10, or ValueError=reject; may be given more "
+            "than once, and the first that an error goes by counts.",
+            metavar="ERROR=N",
+        ),
+    ] = (),
     requires: Annotated[str | None, Parameter(help="Capabilities that its worker must have.", metavar="A,B")] = None,
     idempotency_key: Annotated[
         str | None, Parameter(help="The same key again gives the task that has it.", metavar="TEXT")
@@ -68,9 +77,9 @@ def submit(
     """Submit a task, or with `--from-file` many.
 
     When this ends, what it says is submitted is durable. A line of a file holds the fields `type`, `parameters`,
-    `priority`, `queue`, `requires`, `timeout`, `max_retries`, `max_crashes`, `delay`, `run_at`, `idempotency_key`,
-    `tenant`, `tags` and `trace`; only `type` must be there. A line that is refused is reported with its number, and
-    the others are stored all the same.
+    `priority`, `queue`, `requires`, `timeout`, `max_retries`, `max_crashes`, `retry_rules`, `delay`, `run_at`,
+    `idempotency_key`, `tenant`, `tags` and `trace`; only `type` must be there. A line that is refused is reported with
+    its number, and the others are stored all the same.
     """
     options = {
         "priority": priority,
@@ -79,6 +88,7 @@ def submit(
         "run_at": None if run_at is None else moment(parse("--run-at", run_at, SystemClock().now())),
         "timeout": check_seconds("--timeout", timeout),
         "max_retries": max_retries,
+        "retry_rules": _rules(retry_rule) or None,
         "requires": words(requires) or None,
         "idempotency_key": idempotency_key,
         "tags": tuple(name for each in tag for name in words(each)) or None,
@@ -97,6 +107,18 @@ def submit(
         raise InvalidTask("type", "no type is named; write fairlead submit TYPE, or use --from-file FILE")
     submission = replace(template(task_type, given), parameters=parameters_of(pairs, params))
     return _submit_one(submission, common, wait=wait, seconds=check_seconds("--timeout-seconds", timeout_seconds))
+
+
+def _rules(written: tuple[str, ...]) -> dict[str, RetryRule]:
+    rules: dict[str, RetryRule] = {}
+    for text in written:
+        error, _, said = text.rpartition("=")
+        if not error or not (said == "reject" or said.isdecimal()):
+            raise InvalidTask(
+                "retry_rules", f"--retry-rule {text!r} is not ERROR=N; write TimeoutError=10, or ValueError=reject"
+            )
+        rules[error] = RetryRule(reject=True) if said == "reject" else RetryRule(max_retries=int(said))
+    return rules
 
 
 def _submit_one(submission: Submission, common: SharedWithStore, *, wait: bool, seconds: float | None) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from fairlead.cli.circuits import described
 from fairlead.cli.moments import ago, brief
 from fairlead.cli.output import Cell, Column, on_terminal, pretty, write, write_styled, write_table
+from fairlead.core.circuit import CircuitState
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import Entry, Failure, Priority, State, Task
 from fairlead.engine.stats import Stats
@@ -88,6 +90,9 @@ def summary(stats: Stats, now: Instant) -> Iterator[list[Cell]]:
         yield [Cell(f"the journal has yet to learn of {stats.journal_behind:,}", "dim")]
     if paused := _paused(stats):
         yield [Cell(paused, "yellow")]
+    for task_type, circuit in sorted(stats.circuits.items()):
+        if circuit.state is not CircuitState.CLOSED:
+            yield [Cell(f"circuit of {described(task_type, circuit, now)}", "yellow")]
 
 
 def write_stats(stats: Stats, now: Instant) -> None:

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from fairlead.client.circuits import RemoteCircuits
 from fairlead.client.fleet import RemoteFleet
 from fairlead.client.operations import RemoteDeadLetters, RemoteOperations, RemoteSearch
 from fairlead.client.problems import decoded, error_in
@@ -65,6 +66,8 @@ class RemoteEngine:
         self.clock: Clock = SystemClock()
         self.queues = RemoteQueues(transport)
         """What is said of single queues, and of task types that are paused."""
+        self.circuits = RemoteCircuits(transport)
+        """The circuits of task types."""
         self.workers = RemoteFleet(transport)
         """The workers and their tasks."""
         self.schedules = RemoteSchedules(transport)

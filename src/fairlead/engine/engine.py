@@ -17,6 +17,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Priority, Task
 from fairlead.engine.book import QueueBook
+from fairlead.engine.breakers import Breakers
 from fairlead.engine.clock import Clock, FollowingClock, SystemClock
 from fairlead.engine.feeding import Publisher
 from fairlead.engine.identity import Chance, IdMaker, system_chance
@@ -33,6 +34,7 @@ from fairlead.storage.values import Added, Beat, Claim, Filter, KeyHeld, Known, 
 if TYPE_CHECKING:
     from fairlead.core.diagnosis import Diagnosis
     from fairlead.core.query import Query
+    from fairlead.engine.circuits import Circuits
     from fairlead.engine.dead_letters import DeadLetters
     from fairlead.engine.fleet import Fleet
     from fairlead.engine.operations import Operations
@@ -75,10 +77,19 @@ class Engine:
         self._chance = chance or system_chance()
         self._ids = IdMaker(self._chance)
         self.publisher = Publisher(store, self.clock, inline=not batching)
-        self.book = QueueBook(store, self.settings, self.clock)
+        self._breakers = Breakers(store, self.settings, self.clock, self.publisher, self._ids.token)
+        self.book = QueueBook(store, self.settings, self.clock, self._breakers)
         """The queues as this engine knows them."""
         self._ledger = Ledger(
-            store, self.settings, self.clock, self._chance, observers, self.publisher, self.book, batching=batching
+            store,
+            self.settings,
+            self.clock,
+            self._chance,
+            observers,
+            self.publisher,
+            self.book,
+            self._breakers,
+            batching=batching,
         )
         self.feed = Listener(store, self.clock, self.publisher, self._ids.token)
         """What all processes tell of their tasks and workers."""
@@ -102,6 +113,13 @@ class Engine:
         from fairlead.engine.queues import Queues
 
         return Queues(self._ledger)
+
+    @functools.cached_property
+    def circuits(self) -> Circuits:
+        """The circuits of task types."""
+        from fairlead.engine.circuits import Circuits
+
+        return Circuits(self._ledger)
 
     @functools.cached_property
     def schedules(self) -> Schedules:
@@ -268,6 +286,7 @@ class Engine:
             await self.presence.throughput(),
             paused=self.book.paused,
             paused_types=self.book.paused_types,
+            circuits=await self.circuits.all(),
         )
 
     # Workers
@@ -281,30 +300,36 @@ class Engine:
         capabilities: Collection[str] = (),
         types: Collection[str] | None = None,
     ) -> list[Task]:
-        """The best ready tasks for a worker, now executing under leases of their own. What is paused is left out."""
+        """The best ready tasks for a worker, now executing under leases of their own.
+
+        What is paused is left out; of a type that keeps failing, a few are taken as probes when its circuit says so.
+        """
         book = self.book
         if book.stale:
             await book.refresh()
+        if self._breakers.due:
+            await self._breakers.share()
         if book.paused:
             queues = [queue for queue in queues if queue not in book.paused]
             if not queues:
                 return []
         now = self.clock.now()
         tables = {queue: book.settings_of(queue).order.tables(limit, self._chance.random) for queue in queues}
-        tasks = await self.store.claim(
-            Claim(
-                queues=tuple(QueueOrder(queue, tables[queue]) for queue in queues),
-                worker=worker,
-                token=self._ids.token(),
-                now=now,
-                until=now + self.settings.lease,
-                grace=self.settings.grace,
-                limit=limit,
-                capabilities=frozenset(capabilities),
-                types=None if types is None else frozenset(types),
-                excluded_types=book.paused_types,
-            )
+        claim = Claim(
+            queues=tuple(QueueOrder(queue, tables[queue]) for queue in queues),
+            worker=worker,
+            token=self._ids.token(),
+            now=now,
+            until=now + self.settings.lease,
+            grace=self.settings.grace,
+            limit=limit,
+            capabilities=frozenset(capabilities),
+            types=None if types is None else frozenset(types),
+            excluded_types=book.excluded_types,
         )
+        tasks = await self._breakers.probe(claim, book.paused_types) if self._breakers.withheld else []
+        if len(tasks) < limit:
+            tasks += await self.store.claim(replace(claim, limit=limit - len(tasks)) if tasks else claim)
         self._ledger.tell_started(tasks, now, tables)
         await self._ledger.finish()
         return tasks
@@ -349,8 +374,9 @@ class Engine:
         for task, change, verdict in zip(tasks, changes, await self._ledger.apply(changes), strict=True):
             if verdict is Verdict.APPLIED:
                 self._ledger.tell_change(task, change, now)
-                if task.status.lease is not None:
+                if task.status.lease is not None and change.status is not None:
                     lost.append(task)
+                    self._breakers.count(task, change.status)
         await self._ledger.finish()
         if lost:
             await self.workers.note(lost, now)

@@ -30,6 +30,7 @@ async def settle(ledger: Ledger, settlements: Sequence[Settlement]) -> list[Task
     answers: list[Task | None] = [None] * len(settlements)
     outcomes = [_storable(said.outcome, ledger.settings.payload_limit) for said in settlements]
     unsettled = {position: said.task for position, said in enumerate(settlements)}
+    watching = ledger.breakers.watching
     while unsettled:
         changes = [
             ledger.decide(task, outcomes[position], now, Held(task.status.version, _lease(task).token))
@@ -42,6 +43,8 @@ async def settle(ledger: Ledger, settlements: Sequence[Settlement]) -> list[Task
             if verdict is APPLIED:
                 answers[position] = settled = changed(task, change)
                 ledger.tell_settled(settled, now)
+                if watching:
+                    ledger.breakers.count(task, settled.status)
             elif verdict is not Verdict.MISSING:
                 unclear[position] = task
         unsettled = await _look_again(ledger, unclear, outcomes, answers) if unclear else {}

@@ -6,14 +6,14 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec import Struct
 
-from fairlead.core.errors import FairleadError, InvalidTask
+from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask
 from fairlead.core.instant import SECOND, Span, span
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRule, RetryRules, check_rules, error_name
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority
 from fairlead.engine.engine import Submitted
@@ -39,6 +39,8 @@ class Options(TypedDict, total=False):
     max_retries: int
     max_crashes: int
     backoff: Backoff
+    retry_rules: Mapping[type[BaseException] | str, RetryRule | Literal["reject"]]
+    """What becomes of a task after single kinds of errors, by type or by name: the first that fits an error counts."""
     delay: float
     """Seconds from now until the task is due."""
     run_at: datetime
@@ -187,6 +189,8 @@ def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
         fields["tags"] = tuple(_several("tags", fields["tags"]))
     if fields.get("run_at") is not None:
         fields["run_at"] = _instant(fields["run_at"])
+    if "retry_rules" in fields:
+        fields["retry_rules"] = _rules(fields["retry_rules"])
     # One moment replaces the other when a task type's option is overridden.
     if "run_at" in fields and "delay" not in fields:
         fields["delay"] = None
@@ -205,6 +209,33 @@ def _several(name: str, values: Iterable[str]) -> Iterable[str]:
     if isinstance(values, str):
         raise InvalidTask(name, f"{name} {values!r} is one word; write {{{values!r}}}")
     return values
+
+
+def _rules(written: Mapping[type[BaseException] | str, RetryRule | str] | None) -> RetryRules | None:
+    rules: RetryRules = {}
+    if written is not None and not isinstance(written, Mapping):
+        raise InvalidTask("retry_rules", f"retry_rules {written!r} is no mapping of errors to rules; write a dict")
+    for error, said in (written or {}).items():
+        name = _error(error)
+        if said == "reject":
+            rules[name] = RetryRule(reject=True)
+        elif isinstance(said, RetryRule):
+            rules[name] = said
+        else:
+            raise InvalidTask("retry_rules", f"the retry rule for {name!r} is {said!r}; use a RetryRule, or 'reject'")
+    try:
+        check_rules(rules)
+    except InvalidSettings as error:
+        raise InvalidTask("retry_rules", str(error)) from None
+    return rules or None
+
+
+def _error(written: object) -> str:
+    if isinstance(written, str):
+        return written
+    if isinstance(written, type) and issubclass(written, BaseException):
+        return error_name(written)
+    raise InvalidTask("retry_rules", f"a retry rule is for {written!r}; use an exception's type, or its name")
 
 
 def _instant(moment: datetime) -> int:

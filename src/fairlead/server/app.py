@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fairlead.core.errors import FairleadError
 from fairlead.server import (
     batch,
+    circuits,
     dead_letters,
     doctor,
     events,
@@ -48,6 +49,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = Documents(
         *operations.ENDPOINTS,
         *schedules.ENDPOINTS,
         *queues.ENDPOINTS,
+        *circuits.ENDPOINTS,
         *fleet.ENDPOINTS,
         *stats.ENDPOINTS,
         *doctor.ENDPOINTS,

@@ -9,11 +9,11 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.instant import span
-from fairlead.core.retry import Backoff
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
 from fairlead.wire.moments import instant_of, iso
 from fairlead.wire.problems import Problem
+from fairlead.wire.retrying import RetryPolicy, Rules, backoff_of, rules_of
 
 BATCH_LIMIT: Final = 1_000
 """The most tasks of one batch. A stream of lines may have any number."""
@@ -28,16 +28,6 @@ Name: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(extra_json_schema={"maxItems": 50})]
 Text: TypeAlias = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 500})]
 JsonObject: TypeAlias = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
-
-
-class RetryPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait before a retry: `initial_seconds * factor^n`, at most `max_seconds`, give or take `jitter`."""
-
-    initial_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] = 1.0
-    factor: Annotated[float, Meta(ge=1, le=1000)] = 2.0
-    max_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] = 300.0
-    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
-    """How far chance may move the wait, as a share of it."""
 
 
 class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +49,8 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_crashes: Annotated[int, Meta(ge=0, le=10_000)] | None = None
     """How many lost workers it may cost."""
     retry_policy: RetryPolicy | None = None
+    retry_rules: Rules = ()
+    """What becomes of it after single kinds of errors; the first rule that an error goes by counts."""
     queue: Name = "default"
     """The line that it waits in."""
     run_at: Moment | None = None
@@ -132,7 +124,8 @@ def submission_of(request: SubmitRequest, tenant: str | None) -> Submission:
         timeout=None if request.timeout_seconds is None else _timeout(request.timeout_seconds),
         max_retries=request.max_retries,
         max_crashes=request.max_crashes,
-        backoff=None if request.retry_policy is None else _backoff(request.retry_policy),
+        backoff=backoff_of(request.retry_policy),
+        retry_rules=rules_of(request.retry_rules),
         run_at=None if request.run_at is None else instant_of(request.run_at),
         delay=None if request.delay_seconds is None else span(request.delay_seconds),
         idempotency_key=request.idempotency_key,
@@ -160,12 +153,3 @@ def created(task: Task, position: int | None, *, existing: bool) -> TaskCreated:
 def _timeout(seconds: float) -> int:
     """Never zero: a span is whole microseconds, and what was asked for is more than nothing."""
     return max(1, span(seconds))
-
-
-def _backoff(policy: RetryPolicy) -> Backoff:
-    return Backoff(
-        initial=span(policy.initial_seconds),
-        factor=policy.factor,
-        ceiling=span(policy.max_seconds),
-        jitter=policy.jitter,
-    )
