@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
 from fairlead.cli import showing
+from fairlead.cli.explaining import warn_of
 from fairlead.cli.moments import check_seconds, moment, parse
 from fairlead.cli.options import SharedWithStore, reached
 from fairlead.cli.output import complain, console, write, write_json
@@ -79,6 +80,8 @@ class Bulk:
         self._options = options
         self._json = as_json
         self._name = name
+        self._types: set[str] = set()
+        """The types that were looked at."""
         self.stored = 0
         self.known = 0
         self.refused = 0
@@ -109,8 +112,16 @@ class Bulk:
                 answers[number] = error
         stored = run_inline(self._engine.submit_many(list(wishes.values())))
         answers |= dict(zip(wishes, stored, strict=True))
+        self._warn(stored)
         for number, _ in lines:
             self._report(number, answers[number])
+
+    def _warn(self, answers: Iterable[Submitted | FairleadError]) -> None:
+        """Say of each type, once, if no live worker could run its tasks."""
+        for answer in answers:
+            if isinstance(answer, Submitted) and answer.task.spec.type not in self._types:
+                self._types.add(answer.task.spec.type)
+                warn_of(run_inline(self._engine.doubts(answer)), as_json=self._json, waits=False)
 
     def _read(self, line: bytes, now: int) -> Submission:
         try:

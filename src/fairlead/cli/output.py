@@ -49,6 +49,15 @@ def complain(message: str, *, as_json: bool, pointer: str = "") -> None:
     sys.stderr.flush()
 
 
+def warn(message: str, code: str, *, as_json: bool) -> None:
+    """Say on stderr what may not be as it is meant to be, in one line."""
+    if as_json:
+        sys.stderr.write(msgspec.json.encode({"warning": message, "code": code}).decode() + "\n")
+    else:
+        sys.stderr.write(f"fairlead: warning: {one_line(message)}\n")
+    sys.stderr.flush()
+
+
 def write_json(value: object) -> None:
     """One JSON document on a line of its own."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")

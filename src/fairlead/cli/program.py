@@ -34,6 +34,8 @@ COMMANDS: Final = {
     "keys": (RUNNING, "fairlead.cli.keys:keys"),
     "submit": (TASKS, "fairlead.cli.submitting:submit"),
     "show": (TASKS, "fairlead.cli.looking:show"),
+    "explain": (TASKS, "fairlead.cli.explaining:explain"),
+    "watch": (TASKS, "fairlead.cli.following:watch"),
     "list": (TASKS, "fairlead.cli.looking:list_tasks"),
     "stats": (TASKS, "fairlead.cli.looking:stats"),
     "top": (OPERATING, "fairlead.cli.top:top"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import Annotated, Any
 
 import msgspec
@@ -10,6 +12,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from fairlead.cli import showing
+from fairlead.cli.explaining import warn_of
+from fairlead.cli.following import follow, live
 from fairlead.cli.moments import check_seconds, moment, parse
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached, words
 from fairlead.cli.output import on_terminal, pretty, write, write_json
@@ -125,10 +129,11 @@ def _submit_one(submission: Submission, common: SharedWithStore, *, wait: bool, 
     with reached(common, create=True) as connection:
         engine = connection.inline()
         submitted = run_inline(engine.submit(submission))
+        warn_of(run_inline(engine.doubts(submitted)), as_json=common.json, waits=wait)
         if not wait:
             _write_submitted(submitted, engine, common)
             return 0
-        task, failed = _wait(submitted, connection, seconds)
+        task, failed = _wait(submitted, connection, seconds, shown=not common.json and sys.stderr.isatty())
     if common.json:
         write_json(showing.with_field(showing.whole(task, engine), existing=submitted.existing))
         return 1 if failed else 0
@@ -150,7 +155,16 @@ def _write_submitted(submitted: Submitted, engine: Facade, common: SharedWithSto
         write(task.id)
 
 
-def _wait(submitted: Submitted, connection: Link, seconds: float | None) -> tuple[Task, TaskFailed | None]:
+def _wait(
+    submitted: Submitted, connection: Link, seconds: float | None, *, shown: bool
+) -> tuple[Task, TaskFailed | None]:
+    if shown:
+        # Its end is noticed here, and its outcome taken below.
+        deadline = float("inf") if seconds is None else time.monotonic() + seconds
+        with live(stderr=True) as viewer:
+            task = follow(connection.inline(), submitted.task.id, viewer, deadline=deadline)
+        if not task.state.ended:
+            raise TimeoutError(f"task {task.id} has not ended after {seconds:g} s; it goes on")
     handle: TaskHandle[Any] = TaskHandle(submitted.task, connection, lambda result: result)
     try:
         handle.result_sync(seconds)

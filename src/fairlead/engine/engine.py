@@ -33,10 +33,13 @@ from fairlead.storage.values import Added, Beat, Claim, Filter, KeyHeld, Known, 
 
 if TYPE_CHECKING:
     from fairlead.core.diagnosis import Diagnosis
+    from fairlead.core.explanation import Cause, Explanation
     from fairlead.core.query import Query
     from fairlead.engine.circuits import Circuits
     from fairlead.engine.dead_letters import DeadLetters
+    from fairlead.engine.explaining import Explainer
     from fairlead.engine.fleet import Fleet
+    from fairlead.engine.lookout import Lookout
     from fairlead.engine.operations import Operations
     from fairlead.engine.queues import Queues
     from fairlead.engine.scheduling import Schedules
@@ -52,6 +55,8 @@ class Submitted(Struct, frozen=True, gc=False):
     task: Task
     existing: bool = False
     """Whether the task was there before, by its idempotency key."""
+    doubts: tuple[Cause, ...] = ()
+    """Why no live worker could run it, if whoever stored it has said so; `Engine.doubts` looks."""
 
 
 class Engine:
@@ -152,6 +157,18 @@ class Engine:
         return await Doctor(self).diagnose()
 
     @functools.cached_property
+    def _explainer(self) -> Explainer:
+        from fairlead.engine.explaining import Explainer
+
+        return Explainer(self._ledger, self.presence)
+
+    @functools.cached_property
+    def _lookout(self) -> Lookout:
+        from fairlead.engine.lookout import Lookout
+
+        return Lookout(self.presence, self.clock)
+
+    @functools.cached_property
     def _searcher(self) -> Searcher:
         from fairlead.engine.searching import Searcher
 
@@ -245,6 +262,17 @@ class Engine:
         if task is None:
             raise TaskNotFound(task_id)
         return task
+
+    async def explain(self, task_id: TaskId) -> Explanation:
+        """Why a task waits, or ran when it ran; costs O(lanes + workers), however many tasks wait."""
+        return await self._explainer.explain(await self.get(task_id))
+
+    async def doubts(self, submitted: Submitted) -> tuple[Cause, ...]:
+        """Why no live worker could run a task that was just submitted; none if one could, or if that is not known.
+
+        The workers are looked up every few seconds at most, so this is for every submit.
+        """
+        return () if submitted.existing else await self._lookout.doubts(submitted.task)
 
     async def find(
         self,

@@ -8,6 +8,7 @@ from typing import Protocol, Unpack, runtime_checkable
 from fairlead.core.circuit import Circuit, CircuitSettings
 from fairlead.core.diagnosis import Diagnosis
 from fairlead.core.errors import FairleadError
+from fairlead.core.explanation import Cause, Explanation
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.operation import Operation
@@ -161,6 +162,10 @@ class Facade(Protocol):
     async def discard(self, task_id: TaskId) -> Task: ...
 
     async def get(self, task_id: TaskId) -> Task: ...
+
+    async def explain(self, task_id: TaskId) -> Explanation: ...
+
+    async def doubts(self, submitted: Submitted) -> tuple[Cause, ...]: ...
 
     async def find(
         self,

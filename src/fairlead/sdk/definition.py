@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -20,6 +21,7 @@ from fairlead.engine.engine import Submitted
 from fairlead.engine.inline import run_inline
 from fairlead.sdk.connection import Link
 from fairlead.sdk.handle import TaskHandle
+from fairlead.sdk.heeding import heed
 from fairlead.sdk.transaction import add_in, add_in_sync
 from fairlead.worker.handlers import Handler
 
@@ -94,22 +96,36 @@ class TaskDefinition(Generic[P, R]):
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Have a worker call the function with these arguments; the task is stored when this returns."""
         submission = self.call(*args, **kwargs).submission
-        return self._handle(await (await self._connect().engine()).submit(submission))
+        engine = await self._connect().engine()
+        submitted = await engine.submit(submission)
+        heed(submitted.task.spec.type, await engine.doubts(submitted))
+        return self._handle(submitted)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit`, from synchronous code."""
         submission = self.call(*args, **kwargs).submission
-        return self._handle(run_inline(self._connect().inline().submit(submission)))
+        engine = self._connect().inline()
+        submitted = run_inline(engine.submit(submission))
+        heed(submitted.task.spec.type, run_inline(engine.doubts(submitted)))
+        return self._handle(submitted)
 
     async def submit_many(self, calls: Iterable[Call]) -> list[TaskHandle[R]]:
         """Submit many calls at once; raises the first refusal, when all others are stored."""
         submissions = [call.submission for call in calls]
-        return self._handles(await (await self._connect().engine()).submit_many(submissions))
+        engine = await self._connect().engine()
+        answers = await engine.submit_many(submissions)
+        for first in _first_stored(answers):
+            heed(first.task.spec.type, await engine.doubts(first))
+        return self._handles(answers)
 
     def submit_many_sync(self, calls: Iterable[Call]) -> list[TaskHandle[R]]:
         """`submit_many`, from synchronous code."""
         submissions = [call.submission for call in calls]
-        return self._handles(run_inline(self._connect().inline().submit_many(submissions)))
+        engine = self._connect().inline()
+        answers = run_inline(engine.submit_many(submissions))
+        for first in _first_stored(answers):
+            heed(first.task.spec.type, run_inline(engine.doubts(first)))
+        return self._handles(answers)
 
     async def submit_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Submit inside the caller's own transaction on PostgreSQL: the task exists if and only if that commits.
@@ -159,6 +175,11 @@ class FunctionTask(TaskDefinition[P, R]):
         """Call the function here and now, as if it were not a task."""
         result: R = self._function(*args, **kwargs)
         return result
+
+
+def _first_stored(answers: Iterable[Submitted | FairleadError]) -> list[Submitted]:
+    """The first task that was stored, which stands for all of them, or none: looking at each would cost too much."""
+    return list(itertools.islice((answer for answer in answers if isinstance(answer, Submitted)), 1))
 
 
 def template(task_type: str, options: Mapping[str, Any]) -> Submission:

@@ -45,6 +45,9 @@ Finding
         only those beyond that (alarm, id).
     F3  `find` gives the tasks a filter admits, by id, newest first or oldest first, beyond the id `after` if given.
     F4  `tally` is exact when nothing else runs, and costs O(lanes), never O(tasks).
+    F5  `count` gives, for each stretch, how many queued tasks of its lane have a (ready_at, id) from its start on and
+        before its end. It is exact when nothing else runs, and reads the order of a lane, never its tasks. There need
+        be no task at either end, nor such a lane.
 
 Records
     R1  `put` stores a record if the stored version is `expected` (0: no such record; None: whatever it is) and answers
@@ -78,7 +81,19 @@ from fairlead.core.diagnosis import Examination
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
-from fairlead.storage.values import Beat, Change, Claim, FeedEntry, Filter, Pulse, Receipt, Record, Tally, Verdict
+from fairlead.storage.values import (
+    Beat,
+    Change,
+    Claim,
+    FeedEntry,
+    Filter,
+    Pulse,
+    Receipt,
+    Record,
+    Stretch,
+    Tally,
+    Verdict,
+)
 
 
 class Store(Protocol):
@@ -116,6 +131,10 @@ class Store(Protocol):
 
     async def tally(self) -> Tally:
         """How the store stands."""
+        ...
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        """How many tasks wait in stretches of lanes."""
         ...
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:

@@ -25,6 +25,7 @@ from fairlead.testing.clauses.heartbeats import HeartbeatClauses
 from fairlead.testing.clauses.keys import KeyClauses
 from fairlead.testing.clauses.listing import ListingClauses
 from fairlead.testing.clauses.order import OrderClauses
+from fairlead.testing.clauses.places import PlaceClauses
 from fairlead.testing.clauses.records import RecordClauses
 from fairlead.testing.clauses.refusing import RefusingClauses, RemovingClauses
 from fairlead.testing.clauses.waiting import WaitingClauses
@@ -42,6 +43,7 @@ class StoreContract(
     RemovingClauses,
     FindingClauses,
     ListingClauses,
+    PlaceClauses,
     RecordClauses,
     FeedClauses,
     HealthClauses,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.errors import InvalidTask
+from fairlead.core.explanation import Cause
 from fairlead.core.instant import span
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
+from fairlead.wire.explanations import CauseShown, cause_shown
 from fairlead.wire.moments import instant_of, iso
 from fairlead.wire.problems import Problem
 from fairlead.wire.retrying import RetryPolicy, Rules, backoff_of, rules_of
@@ -81,6 +84,8 @@ class TaskCreated(Struct, frozen=True, kw_only=True):
     created_at: str
     existing: bool = False
     """Whether its idempotency key was known and this is the task that it first named."""
+    warnings: list[CauseShown] | UnsetType = UNSET
+    """Why no live worker could run it, as of a few seconds ago; left out if one could."""
 
 
 class BatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,7 +140,7 @@ def submission_of(request: SubmitRequest, tenant: str | None) -> Submission:
     )
 
 
-def created(task: Task, position: int | None, *, existing: bool) -> TaskCreated:
+def created(task: Task, position: int | None, *, existing: bool, doubts: Sequence[Cause] = ()) -> TaskCreated:
     """The answer to a submit."""
     spec, status = task.spec, task.status
     return TaskCreated(
@@ -147,6 +152,7 @@ def created(task: Task, position: int | None, *, existing: bool) -> TaskCreated:
         queue_position=position,
         created_at=iso(spec.created_at),
         existing=existing,
+        warnings=[cause_shown(cause) for cause in doubts] if doubts else UNSET,
     )
 
 

@@ -47,6 +47,7 @@ from fairlead.storage.values import (
     Pulse,
     Receipt,
     Record,
+    Stretch,
     Tally,
     Verdict,
 )
@@ -170,6 +171,9 @@ class JournalStore:
 
     async def tally(self) -> Tally:
         return replace(await self.hot.tally(), journal_behind=await self.behind())
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        return await self.hot.count(stretches)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)

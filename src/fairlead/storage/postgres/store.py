@@ -39,6 +39,7 @@ from fairlead.storage.values import (
     Pulse,
     Receipt,
     Record,
+    Stretch,
     Tally,
     Verdict,
 )
@@ -151,6 +152,25 @@ class PostgresStore:
             for queue, type_, requires, priority, states, counts, oldest_ready, _ in rows
         ]
         return Tally(lanes, rows[0][-1] if rows else None)
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        if not stretches:
+            return []
+        lanes = [stretch.lane for stretch in stretches]
+        rows = await self._connections.fetch(
+            self._statements["count"],
+            (
+                arrays.texts([lane.queue for lane in lanes]),
+                arrays.texts([lane.type for lane in lanes]),
+                arrays.texts([",".join(lane.requires) for lane in lanes]),
+                arrays.int2s([lane.priority for lane in lanes]),
+                arrays.int8s([stretch.start.ready_at for stretch in stretches]),
+                arrays.uuids([stretch.start.id for stretch in stretches]),
+                arrays.int8s([stretch.end.ready_at for stretch in stretches]),
+                arrays.uuids([stretch.end.id for stretch in stretches]),
+            ),
+        )
+        return [int(number) for (number,) in rows]
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)

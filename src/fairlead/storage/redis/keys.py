@@ -36,7 +36,7 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.identity import TaskId, slot_of
-from fairlead.core.task import Priority, Spec, State
+from fairlead.core.task import Lane, Priority, Spec, State
 
 CODES: Final = {
     State.SCHEDULED: "s",
@@ -104,8 +104,8 @@ class Keys:
         """The records of a kind."""
         return f"{{{self._prefix}}}r{kind}".encode()
 
-    def kind(self, spec: Spec) -> Kind:
-        """The kind of a task."""
+    def kind(self, spec: Spec | Lane) -> Kind:
+        """The kind of a task, or of the tasks of a lane."""
         what = (spec.queue, spec.type, spec.requires)
         kind = self._kinds.get(what)
         if kind is None:

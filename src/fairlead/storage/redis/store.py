@@ -35,6 +35,7 @@ from fairlead.storage.values import (
     Pulse,
     Receipt,
     Record,
+    Stretch,
     Tally,
     Verdict,
 )
@@ -125,6 +126,9 @@ class RedisStore:
 
     async def tally(self) -> Tally:
         return await self._finder.tally()
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        return await self._finder.count(stretches)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)

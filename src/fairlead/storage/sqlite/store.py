@@ -31,6 +31,7 @@ from fairlead.storage.values import (
     Pulse,
     Receipt,
     Record,
+    Stretch,
     Tally,
     Verdict,
 )
@@ -93,6 +94,9 @@ class SqliteStore:
 
     async def tally(self) -> Tally:
         return await self._reader.run(reading.tally)
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        return await self._reader.run(partial(reading.count, stretches=stretches))
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._writer.run(partial(writing.put, kind=kind, name=name, value=value, expected=expected))
