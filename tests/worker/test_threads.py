@@ -26,14 +26,15 @@ async def test_an_idle_thread_is_used_again() -> None:
 
 
 async def test_threads_that_are_let_go_end() -> None:
-    threads, before = Threads(), threading.active_count()
+    threads, before = Threads(), set(threading.enumerate())
     gate = threading.Event()
     ends = [threads.run(gate.wait, contextvars.copy_context(), lambda: None) for _ in range(5)]
-    assert threading.active_count() == before + 5
+    started = set(threading.enumerate()) - before
+    assert len(started) == 5
     threads.close()
     gate.set()
     await asyncio.gather(*ends)
-    await eventually(lambda: threading.active_count() == before)
+    await eventually(lambda: not any(thread.is_alive() for thread in started))
 
 
 async def test_a_slot_is_not_lost_when_no_thread_can_be_started(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
