@@ -39,6 +39,7 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     tenant: str | None = None
     tags: tuple[str, ...] = ()
     trace: str | None = None
+    concurrency_key: str | None = None
 
 
 def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Settings) -> Task:
@@ -64,6 +65,7 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         tenant=submission.tenant,
         tags=submission.tags,
         trace=submission.trace,
+        concurrency_key=submission.concurrency_key,
     )
     later = due > now
     status = Status(
@@ -104,6 +106,8 @@ def _check(submission: Submission, settings: Settings) -> None:
         _check_count("max_crashes", submission.max_crashes)
     if submission.idempotency_key is not None:
         _check_text("idempotency_key", submission.idempotency_key)
+    if submission.concurrency_key is not None:
+        _check_text("concurrency_key", submission.concurrency_key)
     if submission.tenant is not None:
         _check_text("tenant", submission.tenant)
     if submission.trace is not None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
+from fairlead.core.limits import Limits
 from fairlead.core.order import Table
 from fairlead.core.task import Lane, Priority, Progress, State, Status, Task
 
@@ -39,10 +40,12 @@ Receipt: TypeAlias = Added | Known | KeyHeld | Full
 
 
 class QueueOrder(Struct, frozen=True):
-    """A queue to claim from and the tables of its order of service."""
+    """A queue to claim from, the tables of its order of service and its limits."""
 
     queue: str
     tables: tuple[Table, ...]
+    limits: Limits | None = None
+    """None when nothing is limited but what concurrency keys keep apart."""
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -62,6 +65,11 @@ class Claim(Struct, frozen=True, kw_only=True):
     """The task types the worker can run; None for any."""
     excluded_types: frozenset[str] = frozenset()
     """Task types that are not to be taken for now, whatever the worker can run."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether any of the queues has limits of its own."""
+        return any(order.limits is not None for order in self.queues)
 
     def admits(self, lane: Lane) -> bool:
         """Whether the worker may take tasks of this lane, given that it serves the lane's queue."""
