@@ -67,17 +67,20 @@ class Rate(Struct, frozen=True, array_like=True, gc=False):
 
 def opens_at(pace: Pace, due: Instant | None, now: Instant) -> Instant:
     """From when on the next task may start; at or before `now`, it may at once."""
-    return now if due is None else _clamped(pace, due, now) - pace.slack
+    return now if due is None or _is_foreign(pace, due, now) else due - pace.slack
 
 
 def after_start(pace: Pace, due: Instant | None, now: Instant) -> Instant:
     """`due` after a task has started."""
-    return (now if due is None else max(now, _clamped(pace, due, now))) + pace.interval
+    return (now if due is None or _is_foreign(pace, due, now) else max(now, due)) + pace.interval
 
 
-def _clamped(pace: Pace, due: Instant, now: Instant) -> Instant:
-    # Further ahead than any start can have moved it: the rate was lower then, or a clock has gone back.
-    return min(due, now + pace.slack + pace.interval)
+def _is_foreign(pace: Pace, due: Instant, now: Instant) -> bool:
+    """Whether no start at this pace can have led there: the rate was lower then, or a clock has gone back.
+
+    A start moves it to one such span ahead; clocks that differ a little must not make it look foreign.
+    """
+    return due > now + 2 * (pace.slack + pace.interval)
 
 
 class Limit(Struct, frozen=True, array_like=True, gc=False):

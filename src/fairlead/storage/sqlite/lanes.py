@@ -30,7 +30,7 @@ class LaneBook:
         """The number of a lane, which is made if need be."""
         number = self._numbers.get(lane)
         if number is None:
-            columns = (lane.queue, lane.type, ",".join(lane.requires), int(lane.priority))
+            columns = (lane.queue, lane.type, ",".join(lane.requires), int(lane.priority), lane.keyed)
             row = self._connection.execute(statement("lane_number"), columns).fetchone()
             if row is None:
                 row = (self._connection.execute(statement("lane_add"), columns).lastrowid,)
@@ -51,7 +51,7 @@ class LaneBook:
         lane = self.lane(number)
         if lane.priority == priority:
             return number
-        return self.number(Lane(lane.queue, lane.type, lane.requires, priority))
+        return self.number(Lane(lane.queue, lane.type, lane.requires, priority, lane.keyed))
 
     def enter(self, tasks: Iterable[tuple[int, State]]) -> Counter[str]:
         """Take note that tasks have come to be in these lanes and states; how many of each queue became ready."""
@@ -86,6 +86,6 @@ def ready_lanes(connection: sqlite3.Connection, queues: Iterable[str]) -> list[t
     return [(number, lane_of(*columns)) for number, *columns in rows]
 
 
-def lane_of(queue: str, kind: str, requires: str, priority: int) -> Lane:
+def lane_of(queue: str, kind: str, requires: str, priority: int, keyed: int) -> Lane:
     """A lane from its columns."""
-    return Lane(queue, kind, tuple(requires.split(",")) if requires else (), Priority(priority))
+    return Lane(queue, kind, tuple(requires.split(",")) if requires else (), Priority(priority), bool(keyed))

@@ -192,8 +192,8 @@ class RateLimitClauses:
     async def test_no_more_start_than_a_rate_lets_and_all_start_in_the_end(self, store: Store) -> None:
         """L2: of a queue, of a type, of a key."""
         for queue, limits in (
-            ("queue", Limits(queue=ONE_A_SECOND)),
-            ("type", Limits(types={"work": ONE_A_SECOND})),
+            ("queue", Limits(queue=ONE_A_SECOND, key=Limit())),
+            ("type", Limits(types={"work": ONE_A_SECOND}, key=Limit())),
             ("key", Limits(key=ONE_A_SECOND)),
         ):
             await add(store, *keyed("k", 3, queue=queue))
