@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import Instant
-from fairlead.core.task import Lane, Priority, State, Task
+from fairlead.core.task import State, Task
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.codec import task_of
-from fairlead.storage.redis.keys import STATES, TREES, Keys, id_bytes, id_text
+from fairlead.storage.redis.keys import STATES, TREES, Keys, id_bytes, id_text, lane_of
 from fairlead.storage.redis.registry import Registry
 from fairlead.storage.redis.wire import Reply, Word
 from fairlead.storage.values import Filter, LaneTally, Tally
@@ -164,15 +162,9 @@ class Finder:
 def _lane_tallies(reply: Sequence[Reply]) -> list[LaneTally]:
     """The lanes of one slot."""
     descriptors, fields, heads, _ = reply
-    kinds: dict[bytes, tuple[str, str, tuple[str, ...]]] = {
-        kind: msgspec.msgpack.decode(descriptor, type=tuple[str, str, tuple[str, ...]])
-        for kind, descriptor in zip(descriptors[::2], descriptors[1::2], strict=True)
-    }
+    kinds: dict[bytes, bytes] = dict(zip(descriptors[::2], descriptors[1::2], strict=True))
     oldest = {lane: int(float(ready_at)) for lane, ready_at in zip(heads[::2], heads[1::2], strict=True)}
     counts: dict[bytes, dict[State, int]] = {}
     for field, number in zip(fields[::2], fields[1::2], strict=True):
         counts.setdefault(field[:9], {})[STATES[field[9:]]] = int(number)
-    return [
-        LaneTally(Lane(*kinds[lane[:8]], Priority(int(lane[8:]))), states, oldest.get(lane))
-        for lane, states in counts.items()
-    ]
+    return [LaneTally(lane_of(kinds[lane[:8]], lane[8:]), states, oldest.get(lane)) for lane, states in counts.items()]
