@@ -70,7 +70,7 @@ class PostgresStore:
         self._connections: Connections = BlockingConnections(address) if blocking else AsyncConnections(address)
         self._listener: Listener = (BlockingListener if blocking else AsyncListener)(address, self._say)
         self._adder = Adder(self._connections, self._statements, address)
-        self._claimer = Claimer(self._connections, self._statements)
+        self._claimer = Claimer(self._connections, self._statements, address)
         self._changer = Changer(self._connections, self._statements, address)
         self._records = Records(self._connections, self._statements)
         self._feeder = Feeder(self._connections, self._statements)
@@ -144,11 +144,11 @@ class PostgresStore:
         rows = await self._connections.fetch(self._statements["tally"])
         lanes = [
             LaneTally(
-                Lane(queue, type_, tuple(requires), Priority(priority)),
+                Lane(queue, type_, tuple(requires), Priority(priority), keyed),
                 {STATES[state]: count for state, count in zip(states, counts, strict=True)},
                 oldest_ready,
             )
-            for queue, type_, requires, priority, states, counts, oldest_ready, _ in rows
+            for queue, type_, requires, priority, keyed, states, counts, oldest_ready, _ in rows
         ]
         return Tally(lanes, rows[0][-1] if rows else None)
 
