@@ -30,7 +30,7 @@ Kind: TypeAlias = tuple[str, str]
 _LOOKS: Final = 5
 """How often a claim looks when others are quicker."""
 _LIMITED_LOOKS: Final = 50
-"""How often it looks under limits: what they hold back is out of sight the next time, and others may be behind it."""
+"""How often more it looks under limits: what they hold back is out of sight then, and others may be behind it."""
 
 
 class Spread:
@@ -45,12 +45,14 @@ class Spread:
         """The best ready tasks of all queues together."""
         tasks: list[Task] = []
         shut: set[Kind] = set()
-        for look in range(_LIMITED_LOOKS):
+        for look in range(claim.limit + _LIMITED_LOOKS):
             wanted = min(CLAIM_CHUNK, claim.limit - len(tasks))
             if wanted <= 0:
                 break
             lanes = await self._lanes(claim, shut)
             limited = claim.limited or any(lane.keyed for lane, _ in lanes)
+            if limited:
+                wanted = 1  # what is best after it may come to light only when it is taken
             heads = await self._heads(claim, lanes, wanted, first=look == 0)
             chosen: list[TaskId] = [head[1] for head in merge(_turned(claim, len(tasks), wanted), heads)]
             if limited:
