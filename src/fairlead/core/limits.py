@@ -104,6 +104,12 @@ class Limits(Struct, frozen=True, array_like=True):
         """Whether any of them is a rate."""
         return any(limit.pace is not None for limit in (self.queue, self.key, *self.types.values()))
 
+    @property
+    def pause(self) -> Span:
+        """How long to wait at most before another look, so as to miss no start for long that a rate lets through."""
+        limits = (self.queue, self.key, *self.types.values())
+        return max(_LATE, min((limit.pace.interval for limit in limits if limit.pace is not None), default=SECOND))
+
 
 NO_LIMITS: Final = Limits()
 """What holds for a queue of which nothing is said: the keys of tasks that have one are still kept apart."""

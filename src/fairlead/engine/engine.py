@@ -293,7 +293,7 @@ class Engine:
         tables = {queue: book.settings_of(queue).order.tables(limit, self._chance.random) for queue in queues}
         tasks = await self.store.claim(
             Claim(
-                queues=tuple(QueueOrder(queue, tables[queue]) for queue in queues),
+                queues=tuple(QueueOrder(queue, tables[queue], book.limits.get(queue)) for queue in queues),
                 worker=worker,
                 token=self._ids.token(),
                 now=now,
