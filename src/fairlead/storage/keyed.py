@@ -78,13 +78,24 @@ class Keyed:
                 if not self._lines[lane]:
                     del self._lines[lane]
                     self._fronts.pop(lane, None)
-            if task.id not in self._taken:
+            if not any(key in lines for other, lines in self._lines.items() if other.queue == lane.queue):
+                self._forget(lane.queue, key)
+            elif task.id not in self._taken:
                 self._wake(lane.queue, key)
 
     def _wake(self, queue: str, key: str) -> None:
         """Have a key looked at whose first tasks may be others now, unless it is to be looked at already."""
         if key not in self._looks.get(queue, ()):
             self._look(queue, key, _OVERDUE)
+
+    def _forget(self, queue: str, key: str) -> None:
+        """A key of which no task is queued need not be looked at."""
+        looks = self._looks.get(queue, {})
+        looks.pop(key, None)
+        if not looks:
+            self._looks.pop(queue, None)
+            self._order.pop(queue, None)
+            self._under.pop(queue, None)
 
     def running(self, queue: str, key: str) -> int:
         """How many tasks of a key run."""

@@ -23,7 +23,17 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.task import QUEUED, WAITING, Lane, State, Status, Task
 from fairlead.storage.heap import Heap, wants_compacting
 from fairlead.storage.keyed import Keyed, KeyedFront
-from fairlead.storage.limiting import Dues, Front, Gate, PlainFront, limits_of, merge_limited
+from fairlead.storage.limiting import (
+    QUEUE_NAME,
+    Dues,
+    Front,
+    Gate,
+    PlainFront,
+    key_name,
+    limits_of,
+    merge_limited,
+    type_name,
+)
 from fairlead.storage.merge import Head, merge
 from fairlead.storage.positions import BEFORE_ALL, number_at, position_of
 from fairlead.storage.steps import claimed, extended, judged, pulse
@@ -43,6 +53,8 @@ from fairlead.storage.values import (
     Receipt,
     Record,
     Tally,
+    Usage,
+    Used,
     Verdict,
 )
 
@@ -148,6 +160,16 @@ class MemoryStore:
             alarm = self._alarms.peek()
             return Tally(lanes, alarm[0] if alarm else None)
 
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        with self._lock:
+            running = {lane: line.counts[State.EXECUTING] for lane, line in self._queues.get(queue, {}).items()}
+            of_type = sum(count for lane, count in running.items() if lane.type == task_type)
+            return Usage(
+                queue=Used(sum(running.values()), self._dues.get(queue, QUEUE_NAME)),
+                type=Used(of_type, self._dues.get(queue, type_name(task_type))),
+                key=Used() if key is None else Used(*self._of_key(queue, key)),
+            )
+
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         with self._lock:
             stored = self._records.get((kind, name))
@@ -223,6 +245,9 @@ class MemoryStore:
         with self._lock:
             heaps = [line.ready for lines in self._queues.values() for line in lines.values()]
             return IndexSize(sum(map(len, heaps)), sum(heap.live for heap in heaps))
+
+    def _of_key(self, queue: str, key: str) -> tuple[int, Instant | None]:
+        return self._keyed.running(queue, key), self._dues.get(queue, key_name(key))
 
     def _merge_limited(self, claim: Claim, lanes: Sequence[tuple[Lane, Iterator[Head]]]) -> list[Head]:
         limits = limits_of(claim)

@@ -36,6 +36,7 @@ Limits
     L6  Claims never exceed a limit together, whatever runs at once.
     L7  A claim costs no more for the tasks it passes over, but for those it has not passed over before: a blocked key
         with a million tasks is one step. Nothing is kept of a key that has no tasks and no start that still counts.
+    L8  `usage` says what L1 and L2 compare with the limits.
 
 Heartbeats
     H1  `extend` moves lease end and alarm to the earlier of `until` and `started_at + timeout + grace`, never back,
@@ -91,7 +92,19 @@ from fairlead.core.diagnosis import Examination
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
-from fairlead.storage.values import Beat, Change, Claim, FeedEntry, Filter, Pulse, Receipt, Record, Tally, Verdict
+from fairlead.storage.values import (
+    Beat,
+    Change,
+    Claim,
+    FeedEntry,
+    Filter,
+    Pulse,
+    Receipt,
+    Record,
+    Tally,
+    Usage,
+    Verdict,
+)
 
 
 class Store(Protocol):
@@ -129,6 +142,10 @@ class Store(Protocol):
 
     async def tally(self) -> Tally:
         """How the store stands."""
+        ...
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        """What is used of the limits of a queue, of a task type in it, and of a concurrency key in it."""
         ...
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:

@@ -188,6 +188,23 @@ class Tally(Struct, frozen=True):
     """How many changed tasks the journal has yet to learn of; None without a journal."""
 
 
+class Used(Struct, frozen=True, gc=False):
+    """What is used of a limit."""
+
+    running: int = 0
+    """How many tasks are executing that count towards it."""
+    due: Instant | None = None
+    """When the next start is due, as `fairlead.core.limits` has it; None if there is nothing to wait for."""
+
+
+class Usage(Struct, frozen=True, gc=False):
+    """What is used of the limits that a task comes under."""
+
+    queue: Used
+    type: Used
+    key: Used
+
+
 class Record(Struct, frozen=True, kw_only=True):
     """A small versioned document: queue settings, a schedule, a worker's presence, an API key."""
 

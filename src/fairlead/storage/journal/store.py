@@ -48,6 +48,7 @@ from fairlead.storage.values import (
     Receipt,
     Record,
     Tally,
+    Usage,
     Verdict,
 )
 
@@ -170,6 +171,9 @@ class JournalStore:
 
     async def tally(self) -> Tally:
         return replace(await self.hot.tally(), journal_behind=await self.behind())
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        return await self.hot.usage(queue, task_type, key)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)

@@ -25,7 +25,7 @@ from fairlead.storage.postgres.address import Address
 from fairlead.storage.postgres.rows import task_id_of, task_of
 from fairlead.storage.postgres.sessions import Row, Session
 from fairlead.storage.postgres.statements import Statements
-from fairlead.storage.values import Claim
+from fairlead.storage.values import Claim, Usage, Used
 
 _TRIES: Final = 8
 _written: Final = msgspec.json.Encoder().encode
@@ -157,6 +157,21 @@ class LimitedClaim:
 
     async def _fetch(self, name: str, *parameters: Any) -> list[Row]:
         return await self._session.fetch(self._statements[name], parameters)
+
+
+async def usage(session: Session, statements: Statements, queue: str, task_type: str, key: str | None) -> Usage:
+    """What is used of the limits of a queue, of a type and of a concurrency key in it."""
+    queues, keys = arrays.texts([queue]), arrays.byteas([] if key is None else [key.encode()])
+    running = {of_type: count for _, of_type, count in await session.fetch(statements["running"], (queues,))}
+    of_key = [int(count) for _, _, count in await session.fetch(statements["running_keys"], (queues, keys))]
+    names = [QUEUE_NAME, type_name(task_type), key_name(key or "")]
+    rows = await session.fetch(statements["dues"], (queues, arrays.byteas([name.encode() for name in names])))
+    dues = {name.decode(): due for _, name, due in rows}
+    return Usage(
+        queue=Used(sum(running.values()), dues.get(names[0])),
+        type=Used(running.get(task_type, 0), dues.get(names[1])),
+        key=Used(sum(of_key), dues.get(names[2])),
+    )
 
 
 class _KeyedFront:

@@ -24,6 +24,7 @@ from fairlead.storage.postgres.claiming import Claimer
 from fairlead.storage.postgres.connections import AsyncConnections, BlockingConnections, Connections
 from fairlead.storage.postgres.feeding import Feeder
 from fairlead.storage.postgres.finding import listing
+from fairlead.storage.postgres.limiting import usage
 from fairlead.storage.postgres.listening import AsyncListener, BlockingListener, Listener
 from fairlead.storage.postgres.records import Records
 from fairlead.storage.postgres.rounds import rounds
@@ -40,6 +41,7 @@ from fairlead.storage.values import (
     Receipt,
     Record,
     Tally,
+    Usage,
     Verdict,
 )
 
@@ -151,6 +153,9 @@ class PostgresStore:
             for queue, type_, requires, priority, keyed, states, counts, oldest_ready, _ in rows
         ]
         return Tally(lanes, rows[0][-1] if rows else None)
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        return await usage(self._connections, self._statements, queue, task_type, key)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)

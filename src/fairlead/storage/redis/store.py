@@ -37,6 +37,7 @@ from fairlead.storage.values import (
     Receipt,
     Record,
     Tally,
+    Usage,
     Verdict,
 )
 
@@ -128,6 +129,9 @@ class RedisStore:
 
     async def tally(self) -> Tally:
         return await self._finder.tally()
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        return await self._finder.usage(queue, task_type, key)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)

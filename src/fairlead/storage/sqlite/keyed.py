@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -13,10 +14,20 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.limits import Limit
 from fairlead.core.task import EXECUTING, QUEUED, Lane, Status
-from fairlead.storage.limiting import LOOKS_AT_ONCE, Front, Gate, PlainFront, limits_of, merge_limited
+from fairlead.storage.limiting import (
+    LOOKS_AT_ONCE,
+    QUEUE_NAME,
+    Front,
+    Gate,
+    PlainFront,
+    key_name,
+    limits_of,
+    merge_limited,
+    type_name,
+)
 from fairlead.storage.merge import Head
 from fairlead.storage.sqlite.statements import statement
-from fairlead.storage.values import Claim
+from fairlead.storage.values import Claim, Usage, Used
 
 _written: Final = msgspec.json.Encoder().encode
 
@@ -36,8 +47,9 @@ def leave(connection: sqlite3.Connection, queue: str, lane: int, key: str, statu
     """Forget how a task of a key stood."""
     if status.state is QUEUED:
         connection.execute(statement("line_remove"), (lane, key, status.ready_at, task_id))
-        connection.execute(statement("front_remove"), (lane, status.ready_at, task_id))
-        connection.execute(statement("look_wake"), (queue, key))
+        if connection.execute(statement("front_remove"), (lane, status.ready_at, task_id)).rowcount:
+            connection.execute(statement("front_add"), (lane, key))
+        connection.execute(statement("look_forget"), (queue, key))
     elif status.state is EXECUTING:
         connection.execute(statement("running_less"), (queue, key))
         connection.execute(statement("running_none"), (queue, key))
@@ -60,19 +72,32 @@ def choose(
     ]
     rows = connection.execute(statement("lanes_running"), (json.dumps(list(limits)),))
     running = {(queue, task_type): count for queue, task_type, count in rows}
-
-    def due(queue: str, name: str) -> Instant | None:
-        row = connection.execute(statement("due_of"), (queue, name)).fetchone()
-        return row[0] if row else None
-
-    def running_of_key(queue: str, key: str) -> int:
-        row = connection.execute(statement("running_of"), (queue, key)).fetchone()
-        return row[0] if row else 0
-
-    gate = Gate(claim, running, due, running_of_key)
+    gate = Gate(claim, running, partial(_due, connection), partial(_running_of_key, connection))
     taken = merge_limited(claim, fronts, gate)
     connection.executemany(statement("due_set"), [(*thing, due) for thing, due in gate.dues().items()])
     return taken
+
+
+def usage(connection: sqlite3.Connection, queue: str, task_type: str, key: str | None) -> Usage:
+    rows = connection.execute(statement("lanes_running"), (json.dumps([queue]),))
+    running = {of_type: count for _, of_type, count in rows}
+    return Usage(
+        queue=Used(sum(running.values()), _due(connection, queue, QUEUE_NAME)),
+        type=Used(running.get(task_type, 0), _due(connection, queue, type_name(task_type))),
+        key=Used()
+        if key is None
+        else Used(_running_of_key(connection, queue, key), _due(connection, queue, key_name(key))),
+    )
+
+
+def _due(connection: sqlite3.Connection, queue: str, name: str) -> Instant | None:
+    row = connection.execute(statement("due_of"), (queue, name)).fetchone()
+    return row[0] if row else None
+
+
+def _running_of_key(connection: sqlite3.Connection, queue: str, key: str) -> int:
+    row = connection.execute(statement("running_of"), (queue, key)).fetchone()
+    return row[0] if row else 0
 
 
 def _look(connection: sqlite3.Connection, queue: str, under: str, now: Instant) -> None:

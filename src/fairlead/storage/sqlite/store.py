@@ -18,7 +18,7 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
-from fairlead.storage.sqlite import examining, feeding, reading, writing
+from fairlead.storage.sqlite import examining, feeding, keyed, reading, writing
 from fairlead.storage.sqlite.database import PATIENCE, connect
 from fairlead.storage.sqlite.doorbell import Doorbell
 from fairlead.storage.sqlite.runner import InlineRunner, Runner, ThreadRunner
@@ -32,6 +32,7 @@ from fairlead.storage.values import (
     Receipt,
     Record,
     Tally,
+    Usage,
     Verdict,
 )
 
@@ -93,6 +94,9 @@ class SqliteStore:
 
     async def tally(self) -> Tally:
         return await self._reader.run(reading.tally)
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        return await self._reader.run(partial(keyed.usage, queue=queue, task_type=task_type, key=key))
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._writer.run(partial(writing.put, kind=kind, name=name, value=value, expected=expected))
