@@ -24,6 +24,8 @@ NEVER: Final[Instant] = LATEST
 _PERIODS: Final = {"s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
 _RATE: Final = re.compile(r"([0-9]{1,9})/([smhd])")
 _MOST: Final = 1_000_000
+_MANY: Final = 20
+"""From how many in a period on it costs little to let two start at once, so that who looks late loses nothing."""
 _LATE: Final[Span] = 50 * MILLISECOND
 """How late a look may come and still catch up on what it missed."""
 
@@ -60,7 +62,7 @@ class Rate(Struct, frozen=True, array_like=True, gc=False):
     @property
     def pace(self) -> Pace:
         """What keeps this rate: a few starts may come at once, and all others are far enough apart."""
-        burst = 1 + self.count * _LATE // self.period
+        burst = 1 + self.count * _LATE // self.period + (self.count >= _MANY)
         interval = -(-self.period // (self.count - burst + 1))
         return Pace(interval, interval * (burst - 1))
 

@@ -19,6 +19,27 @@ from fairlead.storage.sqlite.statements import statement
 _SORTED = "temporary b-tree"
 
 PLANS: dict[str, set[str]] = {
+    "due_forget": {"due by due_due"},
+    "due_of": {"due by its primary key"},
+    "due_set": set(),
+    "front_add": {"line by its primary key"},
+    "front_head": {"status by its primary key", "front by its primary key", "task by its primary key"},
+    "front_remove": {"front by its primary key"},
+    "lanes_keyed": {"lane by sqlite_autoindex_lane_1"},
+    "lanes_running": {"the queues asked for", "lane by sqlite_autoindex_lane_1"},
+    "line_add": set(),
+    "line_remove": {"line by its primary key"},
+    "look_done": {"look by its primary key"},
+    # Sorted only to name no key twice, of which there are no more than a claim looks at.
+    "look_due": {"look by look_at", _SORTED, "look by look_under"},
+    "look_forget": {"line by its primary key", "look by its primary key", "lane by sqlite_autoindex_lane_1"},
+    "look_free": {"look by its primary key"},
+    "look_later": set(),
+    "look_wake": set(),
+    "running_less": {"running by its primary key"},
+    "running_more": set(),
+    "running_none": {"running by its primary key"},
+    "running_of": {"running by its primary key"},
     "feed_add": set(),
     "feed_end": {"feed_end by its primary key"},
     "feed_move": set(),

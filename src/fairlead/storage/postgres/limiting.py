@@ -55,7 +55,8 @@ class LimitedClaim:
 
     async def run(self, reach: int) -> list[Task]:
         """The tasks taken, best first."""
-        await self._session.fetch(self._statements["lock_claims"], (self._schema, self._queues))
+        await self._fetch("read_committed")
+        await self._fetch("lock_claims", self._schema, self._queues)
         names = sorted(self._limits)
         unders = [_text(self._limits[name]) for name in names]
         await self._fetch("wake", self._queues, arrays.texts(unders), self._claim.now)
