@@ -61,7 +61,7 @@ TREES: Final = {state: b"w" if state in (State.QUEUED, State.EXECUTING) else COD
 
 WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o"})
 """What may come behind a slot's base, in the table above."""
-BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i"})
+BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i", b"p", b"f", b"k", b"w", b"r", b"g"})
 """What may come there with something behind it."""
 
 _KINDS_KEPT: Final = 10_000
