@@ -76,6 +76,7 @@ PLANS: dict[str, set[str]] = {
     "status_set": set(),
     "statuses_by_id": {"the ids asked for", "task by task_id", "status by its primary key"},
     "task_add": set(),
+    "task_add_keyed": set(),
     "task_remove": {"task by its primary key"},
     "tasks_by_id": {"the ids asked for", "task by task_id", "status by its primary key"},
     "tasks_due": {"status by status_alarm", "task by its primary key"},

@@ -57,6 +57,8 @@ class _Entry:
         (last,) = connection.execute(statement("last_number")).fetchone()
         self._numbers = itertools.count((last or 0) + 1)
         self._tasks: list[tuple[object, ...]] = []
+        self._keyed: list[tuple[object, ...]] = []
+        """Those that have a concurrency key."""
         self._ready: list[tuple[object, ...]] = []
         self._statuses: list[tuple[object, ...]] = []
         self._entered: list[tuple[int, State]] = []
@@ -80,7 +82,11 @@ class _Entry:
             self._connection.execute(statement("key_take"), (*key, spec.id, spec.key_until or 0))
         self._known.add(spec.id)
         number, lane = next(self._numbers), self._book.number(task.lane)
-        self._tasks.append((number, spec.id, lane, _pack(spec), _pack(status), spec.concurrency_key))
+        row = (number, spec.id, lane, _pack(spec), _pack(status))
+        if spec.concurrency_key is None:
+            self._tasks.append(row)
+        else:
+            self._keyed.append((*row, spec.concurrency_key))
         if status.state is QUEUED:
             self._ready.append((lane, status.ready_at, spec.id, number))
         else:
@@ -93,6 +99,7 @@ class _Entry:
     def write(self) -> Counter[str]:
         """Store those who may come in; how many tasks of each queue became ready."""
         write_rows(self._connection, "task_add", self._tasks)
+        write_rows(self._connection, "task_add_keyed", self._keyed)
         write_rows(self._connection, "ready_add", self._ready)
         write_rows(self._connection, "status_set", self._statuses)
         ready = self._book.enter(self._entered)

@@ -1,2 +1,2 @@
--- Store tasks as they are when they are added. Rows: number, id, lane, packed spec, packed status, concurrency key.
-INSERT INTO task (number, id, lane, spec, status, concurrency_key) VALUES {rows}
+-- Store tasks as they are when they are added. Rows: number, id, lane, packed spec, packed status.
+INSERT INTO task (number, id, lane, spec, status) VALUES {rows}
