@@ -34,9 +34,10 @@ Limits
     L4  Without limits of its own a queue still runs at most one task of each concurrency key at once.
     L5  Limits are those of the claim: what was blocked under others, or is free by now, is taken by the next claim.
     L6  Claims never exceed a limit together, whatever runs at once.
-    L7  A claim costs no more for the tasks it passes over, but for those it has not passed over before: a blocked key
-        with a million tasks is one step. Nothing is kept of a key that has no tasks and no start that still counts.
-    L8  `usage` says what L1 and L2 compare with the limits.
+    L7  `usage` says what L1 and L2 compare with the limits.
+
+    A blocked key costs a claim one step, however many tasks it has, and none until it may go on. Nothing is kept of a
+    key that has no tasks and no start that still counts.
 
 Heartbeats
     H1  `extend` moves lease end and alarm to the earlier of `until` and `started_at + timeout + grace`, never back,

@@ -1,4 +1,4 @@
-"""Clauses L1 to L7: limits."""
+"""Clauses L1 to L5 and L7: limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairlead.core.instant import DAY, SECOND, Instant
 from fairlead.core.limits import NO_LIMITS, Limit, Limits, Rate
 from fairlead.core.task import Priority, State, Task
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Filter, QueueOrder
+from fairlead.storage.values import Filter, QueueOrder, Usage, Used
 from fairlead.testing.builders import (
     LEASE,
     NOW,
@@ -202,6 +202,19 @@ class RateLimitClauses:
                 now = NOW + step * SECOND // 10
                 starts += [now for _ in await store.claim(a_claim(queue, limit=10, limits=limits, now=now))]
             assert starts == [NOW, NOW + SECOND, NOW + 2 * SECOND], queue
+
+    async def test_what_is_used_of_limits_can_be_read(self, store: Store) -> None:
+        """L7: how many run, and when the next start is due; of what is not there, nothing."""
+        await add(store, *keyed("k", 2), *[a_task(type="other") for _ in range(2)])
+        limits = Limits(queue=Limit(pace=Rate(7, SECOND).pace), types={"work": ONE_A_SECOND}, key=ONE_A_SECOND)
+        assert len(await store.claim(a_claim(limit=1, limits=limits))) == 1
+        assert len(await store.claim(a_claim(limit=1, types=("other",)))) == 1
+        due, next_start = NOW + Rate(7, SECOND).pace.interval, NOW + SECOND
+        assert await store.usage("default", "work", "k") == Usage(
+            Used(2, due), Used(1, next_start), Used(1, next_start)
+        )
+        assert await store.usage("default", "other", None) == Usage(Used(2, due), Used(1), Used())
+        assert await store.usage("nowhere", "work", "k") == Usage(Used(), Used(), Used())
 
     async def test_a_rate_of_one_key_or_type_holds_no_other(self, store: Store) -> None:
         """L2, L3."""
