@@ -236,7 +236,7 @@ class RateLimitClauses:
         assert len(await store.claim(a_claim(limit=10, limits=Limits(key=Limit()), now=NOW + 2 * SECOND))) == 2
 
     async def test_limited_tasks_are_served_as_the_reference_would(self, store: Store) -> None:
-        """L1 to L5: under every policy and all kinds of limits at once, claim after claim."""
+        """L1, L2, L3, L4, L5: under every policy and all kinds of limits at once, claim after claim."""
         rounds = itertools.count()
 
         async def check(line: LimitedLine) -> None:
