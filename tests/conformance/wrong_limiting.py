@@ -45,15 +45,16 @@ class IgnoresRates(_OtherLimits):
         return Limits(queue=Limit(order.limits.queue.running), types=types, key=Limit(order.limits.key.running))
 
 
-class ServesLimitedTypesFirst(WrongStore):
-    """Chooses by what is limited, and by the order of service only after that."""
-
+class LetsAFullTypeHoldTheOthers(WrongStore):
     breaks: ClassVar[str] = "L3"
 
     async def claim(self, claim: Claim) -> list[Task]:
-        limited = frozenset(name for order in claim.queues if order.limits for name in order.limits.types)
-        first = await super().claim(replace(claim, types=limited)) if claim.types is None and limited else []
-        return first + await super().claim(replace(claim, limit=claim.limit - len(first)))
+        for order in claim.queues:
+            for name, limit in order.limits.types.items() if order.limits else ():
+                used = await self.usage(order.queue, name, None)
+                if limit.running is not None and used.type.running >= limit.running:
+                    return []
+        return await super().claim(claim)
 
 
 class KnowsNoKeysWithoutLimits(_OtherLimits):

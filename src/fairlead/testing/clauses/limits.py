@@ -76,6 +76,9 @@ class RunningLimitClauses:
         limits = Limits(types={"slow": Limit(running=1)})
         taken = await store.claim(a_claim(limit=10, capabilities=("gpu",), limits=limits))
         assert ids(taken) == ids([slow[0], *quick])
+        late = a_task(type="quick", priority=Priority.LOW)
+        await add(store, late)
+        assert ids(await store.claim(a_claim(limit=10, capabilities=("gpu",), limits=limits))) == [late.id]
 
     async def test_what_other_claims_took_counts(self, store: Store) -> None:
         """L1: also what was taken when there was no limit yet."""
