@@ -115,8 +115,8 @@ _paces: Final = st.none() | st.sampled_from([Rate(1, SECOND).pace, Rate(2, SECON
 _limits: Final = st.builds(Limit, running=st.none() | st.integers(1, 3), pace=_paces)
 
 no_limits: Final[SearchStrategy[Limits | None]] = st.none()
-some_limits: Final[SearchStrategy[Limits | None]] = st.none() | st.builds(
-    Limits, queue=_limits, types=st.dictionaries(types, _limits), key=_limits
+some_limits: Final[SearchStrategy[Limits | None]] = (
+    st.none() | st.none() | st.builds(Limits, queue=_limits, types=st.dictionaries(types, _limits), key=_limits)
 )
 """The limits of a queue, or none."""
 
@@ -240,7 +240,8 @@ class Wish(Struct, frozen=True, kw_only=True):
             key=self.key,
             key_until=now + self.key_for if self.key is not None else None,
             tags=sorted(self.tags),
-            concurrency_key=self.concurrency_key,
+            # The first queue has none, so that what holds without them is looked at as often as what holds with them.
+            concurrency_key=None if self.queue == QUEUES[0] else self.concurrency_key,
         )
 
 
