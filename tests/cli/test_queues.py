@@ -11,6 +11,7 @@ from fairlead.cli.ordering import describe, parse_order
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MINUTE, SECOND
+from fairlead.core.limits import Rate
 from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
 from fairlead.core.queue import QueueSettings
 from fairlead.core.submission import Submission
@@ -163,3 +164,40 @@ def test_an_order_reads_as_it_is_written(text: str, policy: Policy) -> None:
 def test_an_order_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(InvalidSettings):
         parse_order(text)
+
+
+def test_limits_are_set_shown_and_lifted(folder: Folder) -> None:
+    said = folder.quick(
+        "queues", "set", "emails", "--running", "5", "--rate", "100/m", "--type-running", "send=2",
+        "--type-rate", "send=10/s", "--type-rate", "rare=1/h", "--key-running", "0",
+    ).out  # fmt: skip
+    assert "at once 5, 100/m, rare at once 1/h, send at once 2, 10/s, each key any number" in said
+    assert "send at once" in folder.quick("queues", "show", "emails").out
+    folder.quick("queues", "set", "emails", "--type-rate", "rare=default", "--rate", "default", "--key-rate", "1/s")
+    assert run_inline(folder.engine().queues.get("emails")) == QueueSettings(
+        running=5,
+        type_running={"send": 2},
+        type_rate={"send": Rate(10, SECOND)},
+        key_running=0,
+        key_rate=Rate(1, SECOND),
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "remedy"),
+    [
+        ("--rate", "fast", "such as 10/s"),
+        ("--running", "0", "1 or more"),
+        ("--type-running", "send", "send=2"),
+        ("--type-rate", "send=0/s", "such as 10/s"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(folder: Folder, option: str, value: str, remedy: str) -> None:
+    refused = folder.quick("queues", "set", "emails", option, value)
+    assert refused.code == 2
+    assert remedy in refused.err
+
+
+def test_a_task_is_submitted_with_a_concurrency_key(folder: Folder) -> None:
+    shown = folder.quick("submit", "echo", "--concurrency-key", "customer 7", "--json").json
+    assert "customer 7" in folder.quick("show", shown["task_id"]).out

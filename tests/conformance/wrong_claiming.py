@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.order import Line, Table, rank_after, service_key
-from fairlead.core.task import State, Task
+from fairlead.core.task import Lane, State, Task
 from fairlead.storage.values import Change, Claim
 from fairlead.testing.builders import seen
 from fairlead.testing.clauses.claiming import as_claimed
@@ -22,6 +22,9 @@ class ChoosingStore(WrongStore):
     """Claims rightly, in steps that a subclass can get wrong."""
 
     async def claim(self, claim: Claim) -> list[Task]:
+        served = {order.queue for order in claim.queues}
+        if claim.limited or any(lane.keyed and lane.queue in served for lane in self._lanes()):
+            return await super().claim(claim)
         chosen = await self._choose(claim)
         return [taken for task in chosen if (taken := await self._take(task, claim)) is not None]
 
@@ -41,6 +44,9 @@ class ChoosingStore(WrongStore):
         taken = as_claimed(task, claim)
         (verdict,) = await self.apply([Change(task.id, seen(task), taken.status)])
         return taken if verdict == "applied" else None
+
+    def _lanes(self) -> list[Lane]:
+        return [lane for lanes in self._queues.values() for lane in lanes]
 
     def _admits(self, claim: Claim, task: Task) -> bool:
         return task.state is State.QUEUED and claim.admits(task.lane)

@@ -144,7 +144,11 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_path_and_nothing_is_
     ("options", "field", "complaint"),
     [
         ({"priority": "urgent"}, "priority", "priority 'urgent' is unknown; use one of critical, high, medium, low"),
-        ({"prioritty": "high"}, "prioritty", "option 'prioritty' is unknown; the options are backoff, delay, "),
+        (
+            {"prioritty": "high"},
+            "prioritty",
+            "option 'prioritty' is unknown; the options are backoff, concurrency_key, delay, ",
+        ),
         ({"requires": "gpu"}, "requires", "requires 'gpu' is one word; write {'gpu'}"),
         ({"tags": "a"}, "tags", "tags 'a' is one word; write {'a'}"),
         ({"run_at": datetime(2030, 1, 1)}, "run_at", "has no time zone"),
@@ -221,3 +225,26 @@ def test_two_handlers_cannot_have_one_type(app: Fairlead) -> None:
 async def test_a_worker_needs_something_to_do(app: Fairlead) -> None:
     with pytest.raises(InvalidSettings, match="the app has no task types"):
         await app.worker()
+
+
+async def test_a_concurrency_key_is_a_text_or_made_of_the_arguments(app: Fairlead) -> None:
+    @app.task(concurrency_key=lambda account, **_: f"account {account}")
+    async def sync(account: int, full: bool = False) -> None: ...
+
+    keys = [
+        (await sync.submit(7)).snapshot.spec.concurrency_key,
+        (await sync.submit(account=8, full=True)).snapshot.spec.concurrency_key,
+        (await sync.options(concurrency_key="all").submit(9)).snapshot.spec.concurrency_key,
+    ]
+    assert keys == ["account 7", "account 8", "all"]
+    with pytest.raises(InvalidTask, match="not a text"):
+        await sync.options(concurrency_key=lambda account: account).submit(1)
+    with pytest.raises(InvalidTask, match="concurrency_key has 501 characters"):
+        await sync.options(concurrency_key="k" * 501).submit(1)
+
+
+async def test_limits_are_set_from_code(app: Fairlead) -> None:
+    await app.queues.change("mail", running=2, rate="10/s", type_rate={"send": "1/m"}, key_running=3, key_rate="5/h")
+    own = await app.queues.get("mail")
+    assert (own.running, str(own.rate), own.key_running, str(own.key_rate)) == (2, "10/s", 3, "5/h")
+    assert {name: str(rate) for name, rate in own.type_rate.items()} == {"send": "1/m"}

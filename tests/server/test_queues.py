@@ -18,7 +18,7 @@ from fairlead.wire.events import wanted_of
 from tests.server.serving import NOBODY, Service
 
 QUEUE = "/api/v1/queues/default"
-NOTHING = {
+NOTHING: dict[str, Any] = {
     "bound": None,
     "order": None,
     "priority": None,
@@ -26,6 +26,12 @@ NOTHING = {
     "max_retries": None,
     "max_crashes": None,
     "retry_policy": None,
+    "running": None,
+    "rate": None,
+    "type_running": {},
+    "type_rate": {},
+    "key_running": None,
+    "key_rate": None,
 }
 
 
@@ -232,3 +238,35 @@ async def test_a_caller_sees_only_its_own_tenants_tasks_of_a_worker(in_memory: S
     in_memory.client.headers["authorization"] = f"Bearer {bound.text}"
     whole = await in_memory.get("/api/v1/workers/worker-1")
     assert [task["tenant"] for task in whole["running_tasks"]] == ["acme"]
+
+
+async def test_limits_are_changed_and_hold_at_the_next_claim(service: Service) -> None:
+    body = {"running": 3, "rate": "100/m", "key_running": 2, "key_rate": "5/s"}
+    changed = await patch(service, {**body, "type_running": {"slow": 1}, "type_rate": {"slow": "1/s", "rare": "1/d"}})
+    types = {"type_running": {"slow": 1}, "type_rate": {"slow": "1/s", "rare": "1/d"}}
+    assert changed["settings"] == {**NOTHING, **body, **types}
+    changed = await patch(service, {"type_running": {"slow": None, "quick": 2}, "rate": None, "key_rate": None})
+    assert (changed["settings"]["type_running"], changed["settings"]["rate"]) == ({"quick": 2}, None)
+    for _ in range(3):
+        await service.submit(task_type="quick")
+    assert len(await service.claim(5)) == 2
+    shown = await service.get(QUEUE)
+    assert shown["running"] == {"quick": 2}
+    assert (await patch(service, {"type_running": None, "running": 2}))["settings"]["type_running"] == {}
+    assert await service.claim(5) == []
+
+
+async def test_tasks_that_share_a_concurrency_key_run_one_at_a_time(service: Service) -> None:
+    first = await service.submit(concurrency_key="customer 7")
+    await service.submit(concurrency_key="customer 7")
+    assert (await service.show(first["task_id"]))["concurrency_key"] == "customer 7"
+    assert [task.id for task in await service.claim(5)] == [first["task_id"]]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"rate": "fast"}, {"rate": "0/s"}, {"running": 0}, {"key_running": -1}, {"type_rate": {"a b": "1/s"}}],
+)
+async def test_limits_that_make_no_sense_are_refused(service: Service, body: dict[str, Any]) -> None:
+    reply = await service.client.patch(QUEUE, json=body)
+    assert reply.status_code == 422, reply.text

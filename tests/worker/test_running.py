@@ -167,3 +167,23 @@ async def test_a_result_without_a_json_form_fails_the_task_without_a_retry(crew:
             assert (task.state, task.status.attempts) == (State.FAILED, 1)
             assert task.status.failure is not None
             assert f"the result of {name} has no JSON form" in task.status.failure.message
+
+
+async def test_tasks_that_share_a_key_follow_each_other_without_a_pause(crew: Crew) -> None:
+    """A place that comes free rings no bell: the worker that has freed it looks who was waiting for it."""
+    running = most = 0
+
+    async def step() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    crew.handle(step)
+    tasks = [await crew.submit("step", concurrency_key="k") for _ in range(200)]
+    # With a look only every second, this would take longer than anyone waits.
+    async with crew.working(concurrency=8):
+        for task in tasks:
+            await crew.until(task, State.COMPLETED)
+    assert most == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
@@ -15,11 +16,12 @@ from fairlead.core.circuit import CircuitState
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import check_name
 from fairlead.core.instant import SECOND, span
+from fairlead.core.limits import Rate
 from fairlead.core.queue import UNBOUNDED, QueueSettings
 from fairlead.core.task import WAITING, Priority, State
 from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
-from fairlead.engine.queues import QueueChanges
+from fairlead.engine.queues import QueueChanges, changed
 from fairlead.engine.stats import QueueStats, Stats
 from fairlead.wire.queues import queue_shown
 
@@ -79,6 +81,8 @@ def show(queue: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None
     for task_type, circuit in sorted(stood.circuits.items()):
         if circuit.state is not CircuitState.CLOSED and stats is not None and stats.types.get(task_type):
             _field("", f"circuit of {described(task_type, circuit, now)}", "yellow")
+    if stats is not None and stats.running:
+        _field("running", ", ".join(f"{count:,} {task_type}" for task_type, count in sorted(stats.running.items())))
     for label, value in _said(own).items():
         _field(label, value)
 
@@ -135,10 +139,30 @@ def change(
     max_crashes: Annotated[
         str | None, Parameter(help="How many lost workers tasks that do not say may cost.", metavar="N")
     ] = None,
+    running: Annotated[str | None, Parameter(help="How many of its tasks may run at once.", metavar="N")] = None,
+    rate: Annotated[
+        str | None, Parameter(help="How many of its tasks may start in a while: `10/s`, `100/m`.", metavar="RATE")
+    ] = None,
+    type_running: Annotated[
+        tuple[str, ...],
+        Parameter(help="How many tasks of a type may run at once; may be given more than once.", metavar="TYPE=N"),
+    ] = (),
+    type_rate: Annotated[
+        tuple[str, ...],
+        Parameter(help="How many tasks of a type may start in a while; likewise.", metavar="TYPE=RATE"),
+    ] = (),
+    key_running: Annotated[
+        str | None,
+        Parameter(help="How many tasks of each concurrency key may run at once; 0 for as many as come.", metavar="N"),
+    ] = None,
+    key_rate: Annotated[
+        str | None,
+        Parameter(help="How many tasks of each concurrency key may start in a while.", metavar="RATE"),
+    ] = None,
     reset: Annotated[bool, Parameter(help="First go back to the settings of all.")] = False,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Change a queue's bound, its order of service or the defaults of its tasks.
+    """Change a queue's bound, its order of service, its limits or the defaults of its tasks.
 
     The value `default` goes back to what the settings of all say.
     """
@@ -155,9 +179,10 @@ def change(
         changes["max_retries"] = _count("max-retries", max_retries)
     if max_crashes is not None:
         changes["max_crashes"] = _count("max-crashes", max_crashes)
+    changes |= _limit_changes(running, rate, type_running, type_rate, key_running, key_rate)
     if not changes and not reset:
         raise InvalidSettings("nothing is to be changed; say what with --bound, --order, --priority, … or --reset")
-    QueueSettings(**{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
+    changed(QueueSettings(), changes)
     with reached(common, create=True) as connection:
         engine = connection.inline()
         if reset:
@@ -225,6 +250,44 @@ def _hold(queue: str | None, task_type: str | None, common: CommonWithStore, *, 
     write(f"{name} is paused; what runs goes on" if paused else f"{name} is resumed")
 
 
+def _limit_changes(
+    running: str | None,
+    rate: str | None,
+    type_running: Sequence[str],
+    type_rate: Sequence[str],
+    key_running: str | None,
+    key_rate: str | None,
+) -> QueueChanges:
+    changes = QueueChanges()
+    if running is not None:
+        changes["running"] = _count("running", running)
+    if rate is not None:
+        changes["rate"] = _rate(rate)
+    if type_running:
+        pairs = [_pair("type-running", each) for each in type_running]
+        changes["type_running"] = {name: _count("type-running", text) for name, text in pairs}
+    if type_rate:
+        changes["type_rate"] = {name: _rate(text) for name, text in (_pair("type-rate", each) for each in type_rate)}
+    if key_running is not None:
+        changes["key_running"] = _count("key-running", key_running)
+    if key_rate is not None:
+        changes["key_rate"] = _rate(key_rate)
+    return changes
+
+
+def _rate(text: str) -> Rate | None:
+    return None if text == DEFAULT else Rate.parse(text)
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise InvalidSettings(
+            f"--{option} {text!r} names no value; write the task type, = and the value, such as send=2"
+        )
+    return name, value
+
+
 def _count(option: str, text: str) -> int | None:
     if text == DEFAULT:
         return None
@@ -271,7 +334,26 @@ def _said(own: QueueSettings) -> dict[str, str]:
         "timeout": shown(own.timeout, f"{(own.timeout or 0) / SECOND:g} s"),
         "retries": shown(own.max_retries, f"{own.max_retries}"),
         "crashes": shown(own.max_crashes, f"{own.max_crashes}"),
+        **_limits_said(own),
     }
+
+
+def _limits_said(own: QueueSettings) -> dict[str, str]:
+    """The limits that there are."""
+    said: dict[str, str] = {}
+    for label, running, rate in (
+        ("at once", own.running, own.rate),
+        *(
+            (f"{name} at once", own.type_running.get(name), own.type_rate.get(name))
+            for name in sorted({*own.type_running, *own.type_rate})
+        ),
+        ("each key", own.key_running, own.key_rate),
+    ):
+        words = [] if running is None else [f"{running:,}" if running else "any number"]
+        words += [] if rate is None else [f"{rate}"]
+        if words:
+            said[label] = ", ".join(words)
+    return said
 
 
 def _field(label: str, text: str, style: str = "") -> None:

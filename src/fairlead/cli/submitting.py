@@ -62,6 +62,9 @@ def submit(
     idempotency_key: Annotated[
         str | None, Parameter(help="The same key again gives the task that has it.", metavar="TEXT")
     ] = None,
+    concurrency_key: Annotated[
+        str | None, Parameter(help="Tasks of its queue with the same key run one at a time.", metavar="TEXT")
+    ] = None,
     tag: Annotated[tuple[str, ...], Parameter(help="A tag; may be given more than once.", metavar="NAME")] = (),
     from_file: Annotated[
         str | None,
@@ -82,8 +85,8 @@ def submit(
 
     When this ends, what it says is submitted is durable. A line of a file holds the fields `type`, `parameters`,
     `priority`, `queue`, `requires`, `timeout`, `max_retries`, `max_crashes`, `retry_rules`, `delay`, `run_at`,
-    `idempotency_key`, `tenant`, `tags` and `trace`; only `type` must be there. A line that is refused is reported with
-    its number, and the others are stored all the same.
+    `idempotency_key`, `concurrency_key`, `tenant`, `tags` and `trace`; only `type` must be there. A line that is
+    refused is reported with its number, and the others are stored all the same.
     """
     options = {
         "priority": priority,
@@ -95,6 +98,7 @@ def submit(
         "retry_rules": _rules(retry_rule) or None,
         "requires": words(requires) or None,
         "idempotency_key": idempotency_key,
+        "concurrency_key": concurrency_key,
         "tags": tuple(name for each in tag for name in words(each)) or None,
     }
     given = {name: value for name, value in options.items() if value is not None}

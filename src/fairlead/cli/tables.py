@@ -158,6 +158,8 @@ def _optional_lines(task: Task) -> Iterator[tuple[str, str]]:
         yield "tags", ", ".join(spec.tags)
     if spec.idempotency_key is not None:
         yield "key", spec.idempotency_key
+    if spec.concurrency_key is not None:
+        yield "runs with", spec.concurrency_key
     if spec.tenant is not None:
         yield "tenant", spec.tenant
     if spec.trace is not None:

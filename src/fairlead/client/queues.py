@@ -74,6 +74,12 @@ class RemoteQueues(Asking):
             max_retries=None,
             max_crashes=None,
             backoff=None,
+            running=None,
+            rate=None,
+            type_running=None,
+            type_rate=None,
+            key_running=None,
+            key_rate=None,
         )
         return await self.change(queue, **nothing)
 

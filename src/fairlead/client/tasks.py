@@ -44,6 +44,7 @@ def request_of(submission: Submission) -> dict[str, object]:
         "tenant": submission.tenant,
         "tags": submission.tags or None,
         "trace_id": submission.trace,
+        "concurrency_key": submission.concurrency_key,
     }
     assert fields.keys() < set(SubmitRequest.__struct_fields__)  # noqa: S101 - one name everywhere
     return {name: value for name, value in fields.items() if value is not None}
@@ -67,6 +68,7 @@ def submitted_task(created: TaskCreated, submission: Submission) -> Task:
         tenant=submission.tenant,
         tags=submission.tags,
         trace=submission.trace,
+        concurrency_key=submission.concurrency_key,
     )
     ready_at = submission.run_at or at + (submission.delay or 0)
     status = Status(
@@ -96,6 +98,7 @@ def task_of(shown: TaskBrief) -> Task:
         tenant=shown.tenant,
         tags=tuple(shown.tags),
         trace=shown.trace_id,
+        concurrency_key=shown.concurrency_key,
     )
     result = b"null" if whole is None else bytes(whole.result)
     status = Status(

@@ -8,7 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidSettings
+from fairlead.core.identity import check_name
 from fairlead.core.instant import LATEST, LONGEST, SECOND, Span
+from fairlead.core.limits import Limit, Limits, Rate
 from fairlead.core.order import Policy
 from fairlead.core.retry import Backoff
 from fairlead.core.settings import Defaults, PriorityDefaults, Settings
@@ -35,6 +37,17 @@ class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_retries: int | None = None
     max_crashes: int | None = None
     backoff: Backoff | None = None
+    running: int | None = None
+    """How many of its tasks may run at once; None for as many as workers take."""
+    rate: Rate | None = None
+    """How many of its tasks may start in a while; None for as they come."""
+    type_running: dict[str, int] = {}
+    """The same of single task types in it."""
+    type_rate: dict[str, Rate] = {}
+    key_running: int | None = None
+    """How many tasks of each concurrency key may run at once: one, unless said; `UNBOUNDED` for as many as come."""
+    key_rate: Rate | None = None
+    """How many tasks of each concurrency key may start in a while."""
 
     def __post_init__(self) -> None:
         if self.bound is not None and not 0 <= self.bound <= LATEST:
@@ -47,6 +60,36 @@ class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
             count = getattr(self, name)
             if count is not None and not 0 <= count <= _MOST_TRIES:
                 raise InvalidSettings(f"{name} {count} is out of range; use 0 to {_MOST_TRIES:,}")
+        _check_running("running", self.running)
+        if self.key_running != UNBOUNDED:
+            _check_running("key_running", self.key_running)
+        for task_type, running in self.type_running.items():
+            _check_running(f"type_running of {check_name('task_type', task_type)}", running)
+        for task_type in self.type_rate:
+            check_name("task_type", task_type)
+
+    @property
+    def limits(self) -> Limits | None:
+        """Its limits as a claim carries them; None if it has none of its own."""
+        said = (self.running, self.rate, self.key_running, self.key_rate, self.type_running or None)
+        if all(each is None for each in (*said, self.type_rate or None)):
+            return None
+        types = {*self.type_running, *self.type_rate}
+        at_once = 1 if self.key_running is None else self.key_running or None
+        return Limits(
+            queue=_limit(self.running, self.rate),
+            types={each: _limit(self.type_running.get(each), self.type_rate.get(each)) for each in types},
+            key=_limit(at_once, self.key_rate),
+        )
+
+
+def _limit(running: int | None, rate: Rate | None) -> Limit:
+    return Limit(running, None if rate is None else rate.pace)
+
+
+def _check_running(name: str, running: int | None) -> None:
+    if running is not None and not 1 <= running <= LATEST:
+        raise InvalidSettings(f"{name} {running} is not a number of tasks; use 1 or more, or pause the queue")
 
 
 def effective(settings: Settings, queue: QueueSettings) -> Settings:

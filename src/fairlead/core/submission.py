@@ -41,6 +41,7 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     trace: str | None = None
     retry_rules: RetryRules | None = None
     """What becomes of it by error, where that differs from what is said above."""
+    concurrency_key: str | None = None
 
 
 def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Settings) -> Task:
@@ -66,6 +67,7 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         tenant=submission.tenant,
         tags=submission.tags,
         trace=submission.trace,
+        concurrency_key=submission.concurrency_key,
     )
     later = due > now
     status = Status(
@@ -113,6 +115,8 @@ def _check(submission: Submission, settings: Settings) -> None:
         _check_rules(submission.retry_rules)
     if submission.idempotency_key is not None:
         _check_text("idempotency_key", submission.idempotency_key)
+    if submission.concurrency_key is not None:
+        _check_text("concurrency_key", submission.concurrency_key)
     if submission.tenant is not None:
         _check_text("tenant", submission.tenant)
     if submission.trace is not None:

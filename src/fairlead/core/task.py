@@ -181,6 +181,8 @@ class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     tags: tuple[str, ...] = ()
     trace: str | None = None
     """The W3C traceparent of the submit."""
+    concurrency_key: str | None = None
+    """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
 
 
 class Status(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -234,7 +236,7 @@ class Task(Struct, frozen=True, gc=False):
     def lane(self) -> Lane:
         """The lane the task waits in when it is ready."""
         spec = self.spec
-        return Lane(spec.queue, spec.type, spec.requires, self.status.priority)
+        return Lane(spec.queue, spec.type, spec.requires, self.status.priority, spec.concurrency_key is not None)
 
 
 class Lane(Struct, frozen=True, order=True, gc=False, cache_hash=True):
@@ -244,3 +246,5 @@ class Lane(Struct, frozen=True, order=True, gc=False, cache_hash=True):
     type: str
     requires: tuple[str, ...]
     priority: Priority
+    keyed: bool = False
+    """Whether its tasks have concurrency keys; the others are in a lane of their own, which need not look at keys."""

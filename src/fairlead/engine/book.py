@@ -14,6 +14,7 @@ import msgspec
 
 from fairlead.core.errors import StoreError
 from fairlead.core.instant import MINUTE, SECOND, Span
+from fairlead.core.limits import Limits
 from fairlead.core.order import Table
 from fairlead.core.queue import QueueSettings, effective
 from fairlead.core.settings import Settings
@@ -58,6 +59,8 @@ class QueueBook:
         """The queues that are paused."""
         self.paused_types: frozenset[str] = frozenset()
         """The task types that are paused, in whatever queue."""
+        self.limits: dict[str, Limits] = {}
+        """The limits of the queues that have any of their own."""
         self.looks = 0
         """How often the store was asked."""
 
@@ -115,11 +118,16 @@ class QueueBook:
         """Sleep until there may be work in one of these queues.
 
         What is paused is not listened to: its tasks would ring for nothing. So that a resume is noticed, this then
-        takes no longer than what was read is fresh.
+        takes no longer than what was read is fresh. Where a rate holds starts back, no ring tells when the next is due,
+        and this takes no longer than about until then.
         """
         listening = [queue for queue in queues if queue not in self.paused]
         if len(listening) < len(queues) or self.excluded_types:
             timeout = min(timeout, FRESH / SECOND)
+        for queue in listening:
+            limits = self.limits.get(queue)
+            if limits is not None and limits.paced:
+                timeout = min(timeout, limits.pause / SECOND)
         if listening:
             await self._store.wait(listening, timeout)
         else:
@@ -142,6 +150,7 @@ class QueueBook:
         self._tables = {name: _table(own) for name, own in self._effective.items()}
         self.paused = frozenset(name for name, own in queues if own is not None and own.paused)
         self.paused_types = frozenset(record.name for record in types)
+        self.limits = {name: limits for name, own in queues if own is not None and (limits := own.limits) is not None}
         self._rung, self._read_at = rung, now
 
 

@@ -344,7 +344,7 @@ class Engine:
         now = self.clock.now()
         tables = {queue: book.settings_of(queue).order.tables(limit, self._chance.random) for queue in queues}
         claim = Claim(
-            queues=tuple(QueueOrder(queue, tables[queue]) for queue in queues),
+            queues=tuple(QueueOrder(queue, tables[queue], book.limits.get(queue)) for queue in queues),
             worker=worker,
             token=self._ids.token(),
             now=now,

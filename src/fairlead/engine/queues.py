@@ -5,8 +5,8 @@ What is said of a queue is one record, and that a task type is paused another. H
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypedDict, Unpack
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import StoreMismatch, StoreUnavailable
 from fairlead.core.identity import check_name
 from fairlead.core.instant import Span
+from fairlead.core.limits import Rate
 from fairlead.core.order import Policy
 from fairlead.core.queue import QueueSettings
 from fairlead.core.retry import Backoff
@@ -22,6 +23,8 @@ from fairlead.engine.book import BELL, KIND, TYPE_KIND, settings_in
 from fairlead.engine.feed import EventType, QueueData, QueueEvent
 from fairlead.engine.ledger import Ledger
 from fairlead.engine.purging import PurgeCount, purge
+
+T = TypeVar("T")
 
 _TRIES: Final = 100
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -37,6 +40,13 @@ class QueueChanges(TypedDict, total=False):
     max_retries: int | None
     max_crashes: int | None
     backoff: Backoff | None
+    running: int | None
+    rate: Rate | None
+    type_running: Mapping[str, int | None] | None
+    """What is said of some types, the others stay; None for a type has none of its own, and None for all likewise."""
+    type_rate: Mapping[str, Rate | None] | None
+    key_running: int | None
+    key_rate: Rate | None
 
 
 class Queues:
@@ -70,7 +80,7 @@ class Queues:
 
     async def change(self, queue: str, **changes: Unpack[QueueChanges]) -> QueueSettings:
         """Change some settings of a queue and leave the others; raises InvalidSettings if one makes no sense."""
-        return await self._change(queue, lambda own: replace(own, **changes))
+        return await self._change(queue, lambda own: changed(own, changes))
 
     async def reset(self, queue: str) -> QueueSettings:
         """Go back to the settings of all, but for whether the queue is paused."""
@@ -122,6 +132,23 @@ class Queues:
         self._ledger.book.expire()
         self._ledger.publisher.tell(QueueEvent(event_type, self._clock.now(), data))
         await self._ledger.finish()
+
+
+def changed(own: QueueSettings, changes: QueueChanges) -> QueueSettings:
+    """The settings of a queue after these changes."""
+    plain: dict[str, Any] = {
+        name: value for name, value in changes.items() if name not in ("type_running", "type_rate")
+    }
+    if "type_running" in changes:
+        plain["type_running"] = _merged(own.type_running, changes["type_running"])
+    if "type_rate" in changes:
+        plain["type_rate"] = _merged(own.type_rate, changes["type_rate"])
+    return replace(own, **plain)
+
+
+def _merged(own: Mapping[str, T], changes: Mapping[str, T | None] | None) -> dict[str, T]:
+    merged = {**own, **changes} if changes is not None else {}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _event(before: QueueSettings, after: QueueSettings) -> EventType:

@@ -30,6 +30,8 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     states: dict[State, int]
     types: dict[str, int]
     """Ready tasks by type."""
+    running: dict[str, int] = {}
+    """Executing tasks by type; a server that is asked for its statistics does not say."""
     paused: bool = False
     """Whether its tasks wait because someone paused it."""
 
@@ -89,6 +91,8 @@ def stats_of(
         ready = lane_tally.counts.get(State.QUEUED, 0)
         if ready:
             queue.types[lane.type] = queue.types.get(lane.type, 0) + ready
+        if executing := lane_tally.counts.get(State.EXECUTING, 0):
+            queue.running[lane.type] = queue.running.get(lane.type, 0) + executing
         line = queue.lines[lane.priority]
         age = 0 if lane_tally.oldest_ready is None else max(0, now - lane_tally.oldest_ready)
         queue.lines[lane.priority] = LineStats(depth=line.depth + ready, oldest_age=max(line.oldest_age, age))
@@ -110,6 +114,7 @@ def _no_tasks(*, paused: bool = False) -> QueueStats:
         lines={priority: LineStats() for priority in Priority},
         states=dict.fromkeys(State, 0),
         types={},
+        running={},
         paused=paused,
     )
 

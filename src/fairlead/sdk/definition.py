@@ -51,6 +51,8 @@ class Options(TypedDict, total=False):
     tenant: str
     tags: Iterable[str]
     trace: str
+    concurrency_key: str | Callable[..., str]
+    """Tasks of one queue that share it run one at a time; a function makes it of the task's arguments."""
 
 
 class Call(Struct, frozen=True):
@@ -77,7 +79,8 @@ class TaskDefinition(Generic[P, R]):
         self.handler = handler
         self._function = function
         self._connect = connect
-        self._template = template(handler.type, options)
+        self._template = template(handler.type, _without_function(options))
+        self._key_of = _function_in(options)
 
     def __repr__(self) -> str:
         return f"<task type {self.handler.type}>"
@@ -85,13 +88,18 @@ class TaskDefinition(Generic[P, R]):
     def options(self, **options: Unpack[Options]) -> Self:
         """The same task type with other options."""
         other = copy.copy(self)
-        other._template = amended(self._template, options)
+        other._template = amended(self._template, _without_function(options))
+        if "concurrency_key" in options:
+            other._key_of = _function_in(options)
         return other
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
         """A call to submit later, alone or among many; raises InvalidTask if it does not fit the signature."""
         parameters = self.handler.signature.encode(args, kwargs)
-        return Call(msgspec.structs.replace(self._template, parameters=parameters))
+        submission = msgspec.structs.replace(self._template, parameters=parameters)
+        if self._key_of is not None:
+            submission = msgspec.structs.replace(submission, concurrency_key=_key(self._key_of(*args, **kwargs)))
+        return Call(submission)
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Have a worker call the function with these arguments; the task is stored when this returns."""
@@ -218,6 +226,22 @@ def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
     if "delay" in fields and "run_at" not in fields:
         fields["run_at"] = None
     return fields
+
+
+def _function_in(options: Mapping[str, Any]) -> Callable[..., object] | None:
+    """What makes a concurrency key of a task's arguments, if that is a function."""
+    key = options.get("concurrency_key")
+    return key if callable(key) else None
+
+
+def _without_function(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    return options if _function_in(options) is None else {**options, "concurrency_key": None}
+
+
+def _key(made: object) -> str:
+    if not isinstance(made, str):
+        raise InvalidTask("concurrency_key", f"concurrency_key {made!r} is not a text; have its function return one")
+    return made
 
 
 def _span(name: str, seconds: float) -> Span:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypedDict, Unpack
 
 from fairlead.core.instant import span
+from fairlead.core.limits import Rate
 from fairlead.core.order import Policy
 from fairlead.core.queue import QueueSettings
 from fairlead.core.retry import Backoff
@@ -30,6 +31,18 @@ class QueueOptions(TypedDict, total=False):
     max_retries: int | None
     max_crashes: int | None
     backoff: Backoff | None
+    running: int | None
+    """How many of its tasks may run at once."""
+    rate: str | None
+    """How many of its tasks may start per second, minute, hour or day, such as `10/s` or `100/m`."""
+    type_running: Mapping[str, int | None] | None
+    """How many tasks of a type in it may run at once; types that are not named stay as they are."""
+    type_rate: Mapping[str, str | None] | None
+    """How many tasks of a type in it may start in a while."""
+    key_running: int | None
+    """How many tasks of each concurrency key may run at once: one, unless said; 0 for as many as come."""
+    key_rate: str | None
+    """How many tasks of each concurrency key may start in a while."""
 
 
 class AppQueues:
@@ -122,11 +135,22 @@ class AppQueues:
 def _changes(options: QueueOptions) -> QueueChanges:
     """Options in the engine's terms: enums for words, microseconds for seconds."""
     changes = QueueChanges()
-    for name in ("bound", "order", "max_retries", "max_crashes", "backoff"):
+    for name in ("bound", "order", "max_retries", "max_crashes", "backoff", "running", "type_running", "key_running"):
         if name in options:
             changes[name] = options[name]
+    if "rate" in options:
+        changes["rate"] = _rate(options["rate"])
+    if "key_rate" in options:
+        changes["key_rate"] = _rate(options["key_rate"])
+    if "type_rate" in options:
+        rates = options["type_rate"]
+        changes["type_rate"] = None if rates is None else {name: _rate(text) for name, text in rates.items()}
     if "priority" in options:
         changes["priority"] = None if options["priority"] is None else Priority.parse(options["priority"])
     if "timeout" in options:
         changes["timeout"] = None if options["timeout"] is None else span(options["timeout"])
     return changes
+
+
+def _rate(text: str | None) -> Rate | None:
+    return None if text is None else Rate.parse(text)

@@ -51,9 +51,12 @@ class Heap:
         """The live entries in order; the one last given is removed when the next one is asked for."""
         while (head := self.peek()) is not None:
             yield head
+            self.drop(head)
+
+    def drop(self, head: Head) -> None:
+        """Remove the least entry, if it is this one, and what is equal to it."""
+        while self._entries and self._entries[0] == head:
             heapq.heappop(self._entries)
-            while self._entries and self._entries[0] == head:
-                heapq.heappop(self._entries)
 
     def first(self, limit: int, until: Instant, after: Head | None) -> list[Head]:
         """The live entries up to a moment and beyond `after`, in order; all stay."""

@@ -23,6 +23,18 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import QUEUED, WAITING, Lane, State, Status, Task
 from fairlead.storage.heap import Heap, wants_compacting
+from fairlead.storage.keyed import Keyed, KeyedFront
+from fairlead.storage.limiting import (
+    QUEUE_NAME,
+    Dues,
+    Front,
+    Gate,
+    PlainFront,
+    key_name,
+    limits_of,
+    merge_limited,
+    type_name,
+)
 from fairlead.storage.merge import Head, merge
 from fairlead.storage.positions import BEFORE_ALL, number_at, position_of
 from fairlead.storage.steps import claimed, extended, judged, pulse
@@ -43,6 +55,8 @@ from fairlead.storage.values import (
     Record,
     Stretch,
     Tally,
+    Usage,
+    Used,
     Verdict,
 )
 
@@ -86,6 +100,8 @@ class MemoryStore:
         self._feed_end = 0
         self._waiters: deque[_Waiter] = deque()
         self._rings: Counter[str] = Counter()
+        self._keyed = Keyed(self._ready_is_live, lambda task_id: self._tasks[task_id].spec.concurrency_key or "")
+        self._dues = Dues()
 
     async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
         with self._lock:
@@ -101,8 +117,14 @@ class MemoryStore:
                 for lane, line in self._queues.get(queue, {}).items()
                 if line.counts[State.QUEUED] and claim.admits(lane)
             ]
-            taken = [self._tasks[task_id] for _, task_id in merge(claim, lanes)]
-            return [self._set(task, claimed(task.status, claim)) for task in taken]
+            if claim.limited or any(lane.keyed for lane, _ in lanes):
+                heads = self._merge_limited(claim, lanes)
+            else:
+                heads = merge(claim, lanes)
+            taken = [self._tasks[task_id] for _, task_id in heads]
+            tasks = [self._set(task, claimed(task.status, claim)) for task in taken]
+            self._keyed.claimed()
+            return tasks
 
     async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
         with self._lock:
@@ -147,6 +169,16 @@ class MemoryStore:
         with self._lock:
             counts = {lane: iter(self._count(lane, places)) for lane, places in by_lane.items()}
         return [next(counts[stretch.lane]) for stretch in stretches]
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        with self._lock:
+            running = {lane: line.counts[State.EXECUTING] for lane, line in self._queues.get(queue, {}).items()}
+            of_type = sum(count for lane, count in running.items() if lane.type == task_type)
+            return Usage(
+                queue=Used(sum(running.values()), self._dues.get(queue, QUEUE_NAME)),
+                type=Used(of_type, self._dues.get(queue, type_name(task_type))),
+                key=Used() if key is None else Used(*self._of_key(queue, key)),
+            )
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         with self._lock:
@@ -228,6 +260,25 @@ class MemoryStore:
         line = self._queues.get(lane.queue, {}).get(lane)
         return [0] * len(places) if line is None else line.ready.count(places)
 
+    def _of_key(self, queue: str, key: str) -> tuple[int, Instant | None]:
+        return self._keyed.running(queue, key), self._dues.get(queue, key_name(key))
+
+    def _merge_limited(self, claim: Claim, lanes: Sequence[tuple[Lane, Iterator[Head]]]) -> list[Head]:
+        limits = limits_of(claim)
+        running = Counter[tuple[str, str]]()
+        for queue, limit in limits.items():
+            self._dues.forget(queue, claim.now)
+            self._keyed.look(queue, limit.key, claim.now)
+            for lane, line in self._queues.get(queue, {}).items():
+                running[queue, lane.type] += line.counts[State.EXECUTING]
+        fronts: list[Front] = [
+            KeyedFront(self._keyed, lane) if lane.keyed else PlainFront(lane, heads) for lane, heads in lanes
+        ]
+        gate = Gate(claim, running, self._dues.get, self._keyed.running)
+        taken = merge_limited(claim, fronts, gate)
+        self._dues.update(gate.dues())
+        return taken
+
     def _add(self, task: Task, now: Instant, bounds: Mapping[str, int]) -> Receipt:
         spec = task.spec
         if spec.id in self._tasks:
@@ -245,6 +296,8 @@ class MemoryStore:
         self._tasks[spec.id] = task
         self._index_id(spec.id)
         self._enter(task, task.lane)
+        if spec.concurrency_key is not None:
+            self._keyed.move(None, task)
         return Added()
 
     def _extend(self, beat: Beat, until: Instant, grace: Span) -> Pulse:
@@ -270,12 +323,16 @@ class MemoryStore:
         lane = task.lane
         self._leave(task.status, lane)
         self._enter(changed, lane if status.priority == task.status.priority else changed.lane)
+        if task.spec.concurrency_key is not None:
+            self._keyed.move(task, changed)
         return changed
 
     def _remove(self, task: Task) -> None:
         spec = task.spec
         del self._tasks[spec.id]
         self._leave(task.status, task.lane)
+        if spec.concurrency_key is not None:
+            self._keyed.move(task, None)
         if spec.idempotency_key is not None and self._keys.get((spec.queue, spec.idempotency_key)) == spec.id:
             del self._keys[spec.queue, spec.idempotency_key]
         if wants_compacting(len(self._ids), len(self._tasks)):

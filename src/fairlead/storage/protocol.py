@@ -24,6 +24,21 @@ Claiming
     C4  No task is claimed by two claims, whatever runs at once.
     C5  A task the claim may not take never keeps it from one it may take.
 
+Limits
+    L1  A claim takes no task whose queue, or whose type or concurrency key in that queue, is full by the claim's
+        limits: as many of it are executing as `running` says, counting what this claim has taken before it. What is
+        executing counts whatever took it, and nothing else does: a place is free from the step on that ends its lease.
+    L2  Nor one whose queue, type or key has a rate by which `fairlead.core.limits.opens_at` is after `now`. Every start
+        moves what is kept of a rate as `after_start` says, in the same step.
+    L3  Among the others the order is that of C2, as if the tasks that are blocked were not there.
+    L4  Without limits of its own a queue still runs at most one task of each concurrency key at once.
+    L5  Limits are those of the claim: what was blocked under others, or is free by now, is taken by the next claim.
+    L6  Claims never exceed a limit together, whatever runs at once.
+    L7  `usage` says what L1 and L2 compare with the limits.
+
+    A blocked key costs a claim one step, however many tasks it has, and none until it may go on. Nothing is kept of a
+    key that has no tasks and no start that still counts.
+
 Heartbeats
     H1  `extend` moves lease end and alarm to the earlier of `until` and `started_at + timeout + grace`, never back,
         adds one to `beats` and leaves `version`; a progress report replaces the old one.
@@ -92,6 +107,7 @@ from fairlead.storage.values import (
     Record,
     Stretch,
     Tally,
+    Usage,
     Verdict,
 )
 
@@ -135,6 +151,10 @@ class Store(Protocol):
 
     async def count(self, stretches: Sequence[Stretch]) -> list[int]:
         """How many tasks wait in stretches of lanes."""
+        ...
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        """What is used of the limits of a queue, of a task type in it, and of a concurrency key in it."""
         ...
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:

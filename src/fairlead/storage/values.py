@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
+from fairlead.core.limits import Limits
 from fairlead.core.order import Table
 from fairlead.core.outlook import Place
 from fairlead.core.task import Lane, Priority, Progress, State, Status, Task
@@ -40,10 +41,12 @@ Receipt: TypeAlias = Added | Known | KeyHeld | Full
 
 
 class QueueOrder(Struct, frozen=True):
-    """A queue to claim from and the tables of its order of service."""
+    """A queue to claim from, the tables of its order of service and its limits."""
 
     queue: str
     tables: tuple[Table, ...]
+    limits: Limits | None = None
+    """None when nothing is limited but what concurrency keys keep apart."""
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -63,6 +66,11 @@ class Claim(Struct, frozen=True, kw_only=True):
     """The task types the worker can run; None for any."""
     excluded_types: frozenset[str] = frozenset()
     """Task types that are not to be taken for now, whatever the worker can run."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether any of the queues has limits of its own."""
+        return any(order.limits is not None for order in self.queues)
 
     def admits(self, lane: Lane) -> bool:
         """Whether the worker may take tasks of this lane, given that it serves the lane's queue."""
@@ -187,6 +195,23 @@ class Stretch(Struct, frozen=True, gc=False):
     lane: Lane
     start: Place
     end: Place
+
+
+class Used(Struct, frozen=True, gc=False):
+    """What is used of a limit."""
+
+    running: int = 0
+    """How many tasks are executing that count towards it."""
+    due: Instant | None = None
+    """When the next start is due, as `fairlead.core.limits` has it; None if there is nothing to wait for."""
+
+
+class Usage(Struct, frozen=True, gc=False):
+    """What is used of the limits that a task comes under."""
+
+    queue: Used
+    type: Used
+    key: Used
 
 
 class Record(Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from fairlead.core.events import Event, Outcome
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId, slot_of, task_id, tick_of
 from fairlead.core.instant import DAY, MINUTE, SECOND, Instant, Span
 from fairlead.core.lifecycle import decide
+from fairlead.core.limits import Limits
 from fairlead.core.order import Policy, Strict
 from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.settings import Rules
@@ -57,6 +58,7 @@ def a_spec(
     tenant: str | None = None,
     tags: Sequence[str] = (),
     trace: str | None = None,
+    concurrency_key: str | None = None,
 ) -> Spec:
     """What was asked for; with a key it is held for a day."""
     return Spec(
@@ -75,6 +77,7 @@ def a_spec(
         tenant=tenant,
         tags=tuple(tags),
         trace=trace,
+        concurrency_key=concurrency_key,
     )
 
 
@@ -125,6 +128,7 @@ def a_task(
     key: str | None = None,
     key_until: Instant | None = None,
     tags: Sequence[str] = (),
+    concurrency_key: str | None = None,
 ) -> Task:
     """A task that no one holds: ready now unless told otherwise."""
     if state is State.EXECUTING:
@@ -142,6 +146,7 @@ def a_task(
         key=key,
         key_until=key_until,
         tags=tags,
+        concurrency_key=concurrency_key,
     )
     return Task(spec, a_status(state=state, priority=priority, ready_at=ready_at, timeout=timeout, alarm=alarm))
 
@@ -163,11 +168,12 @@ def a_claim(
     types: Collection[str] | None = None,
     excluded_types: Collection[str] = (),
     policy: Policy | None = None,
+    limits: Limits | None = None,
 ) -> Claim:
     """A worker's wish for tasks of the default queue, in strict order, unless told otherwise."""
     tables = (policy or Strict()).tables(limit, lambda: 0.0)
     return Claim(
-        queues=tuple(QueueOrder(queue, tables) for queue in queues or ("default",)),
+        queues=tuple(QueueOrder(queue, tables, limits) for queue in queues or ("default",)),
         worker=worker,
         token=a_token() if token is None else token,
         now=now,

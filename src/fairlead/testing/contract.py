@@ -23,6 +23,7 @@ from fairlead.testing.clauses.finding import FindingClauses
 from fairlead.testing.clauses.health import HealthClauses
 from fairlead.testing.clauses.heartbeats import HeartbeatClauses
 from fairlead.testing.clauses.keys import KeyClauses
+from fairlead.testing.clauses.limits import RateLimitClauses, RunningLimitClauses
 from fairlead.testing.clauses.listing import ListingClauses
 from fairlead.testing.clauses.order import OrderClauses
 from fairlead.testing.clauses.places import PlaceClauses
@@ -37,6 +38,8 @@ class StoreContract(
     BoundClauses,
     ClaimingClauses,
     OrderClauses,
+    RunningLimitClauses,
+    RateLimitClauses,
     HeartbeatClauses,
     ChangingClauses,
     RefusingClauses,

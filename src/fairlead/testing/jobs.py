@@ -12,6 +12,7 @@ from msgspec import Struct
 from fairlead.core.events import AlarmRang, CancelAsked, CancelConfirmed, Completed, Failed, HandedBack, Outcome
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import DAY, SECOND, Instant
+from fairlead.core.limits import Limits
 from fairlead.core.task import State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added, Change, Claim, KeyHeld, Known, Receipt, Verdict
@@ -47,24 +48,53 @@ class Accepted(Struct, frozen=True):
     ended: bool
 
 
-def a_numbered_task(number: int, *, key: str | None = None, queue: str = "default") -> Task:
+def a_numbered_task(
+    number: int, *, key: str | None = None, queue: str = "default", concurrency_key: str | None = None
+) -> Task:
     """The same task in every process: ready, and with retries enough for any race."""
-    spec = a_spec(id=an_id(queue, number), queue=queue, max_retries=10_000, max_crashes=10_000, key=key)
+    spec = a_spec(
+        id=an_id(queue, number),
+        queue=queue,
+        max_retries=10_000,
+        max_crashes=10_000,
+        key=key,
+        concurrency_key=concurrency_key,
+    )
     return Task(spec, a_status())
 
 
 def number_of(task: Task) -> int:
     """The number a task was made with."""
-    return int(task.id[20:], 16)
+    return task_id_number(task.id)
 
 
-async def claim_until_empty(store: Store, number: int, limit: int) -> list[TaskId]:
+def task_id_number(task_id: TaskId) -> int:
+    """The number that a task of this id was made with."""
+    return int(task_id[20:], 16)
+
+
+async def claim_until_empty(store: Store, number: int, limit: int, limits: Limits | None = None) -> list[TaskId]:
     """The ids of all tasks that this member could get hold of."""
     taken: list[TaskId] = []
-    while tasks := await store.claim(_claim(number, limit)):
+    while tasks := await store.claim(_claim(number, limit, limits)):
         assert len(tasks) <= limit
         taken += [task.id for task in tasks]
     return taken
+
+
+async def work_under_limits(store: Store, number: int, count: int) -> list[int]:
+    """Add tasks of a few concurrency keys, one by one, and work until all are done; how many of a key ran each time."""
+    seen: list[int] = []
+    left = [a_numbered_task(number * 1_000 + each, concurrency_key=f"key {each % 3}") for each in range(count)]
+    deadline = time.monotonic() + PATIENCE
+    while left or await _unfinished(store, deadline):
+        if left:
+            await store.add([left.pop()], now=NOW, bounds={})
+        for task in await store.claim(_claim(number, 2)):
+            used = await store.usage("default", task.spec.type, task.spec.concurrency_key)
+            seen.append(used.key.running)
+            await store.apply([a_settle(task, Completed())])
+    return seen
 
 
 async def add_with_keys(store: Store, number: int, keys: int) -> list[tuple[TaskId, Receipt]]:
@@ -210,10 +240,10 @@ def _outcome(chance: random.Random) -> Outcome:
     return chance.choice(outcomes)
 
 
-def _claim(number: int, limit: int) -> Claim:
+def _claim(number: int, limit: int, limits: Limits | None = None) -> Claim:
     # Tokens are counted in each process by itself, so the process's number must be part of them.
     token = LeaseToken(f"{number}/{a_token()}")
-    return a_claim(limit=limit, worker=WorkerId(f"worker-{number}"), token=token)
+    return a_claim(limit=limit, worker=WorkerId(f"worker-{number}"), token=token, limits=limits)
 
 
 def _shuffled(number: int, things: Sequence[Thing]) -> list[Thing]:

@@ -33,12 +33,19 @@ from fairlead.core.settings import Rules
 from fairlead.core.task import Progress, Task
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Beat, Change, Filter, Stretch
+from fairlead.storage.values import Beat, Change, Claim, Filter, Stretch
 from fairlead.testing.builders import GRACE, LEASE, NOW, a_claim, an_id, held, seen
 from fairlead.testing.examples import STEADY
 from fairlead.testing.openings import Opening
-from fairlead.testing.reference import expected_count, expected_due, expected_find, expected_standing, standing
-from fairlead.testing.steps import contents
+from fairlead.testing.reference import (
+    expected_claim,
+    expected_count,
+    expected_due,
+    expected_find,
+    expected_standing,
+    standing,
+)
+from fairlead.testing.steps import contents, ids
 from fairlead.testing.strategies import (
     CAPABILITIES,
     QUEUES,
@@ -48,6 +55,7 @@ from fairlead.testing.strategies import (
     mostly_late,
     outcomes,
     requests_to,
+    some_limits,
     wishes,
 )
 
@@ -90,6 +98,8 @@ class SideBySide(RuleBasedStateMachine):
         self._claimed: list[Task] = []
         """Tasks as claims gave them: what their workers know."""
         self._changes: list[Change] = []
+        self._dues: dict[tuple[str, str], Instant] = {}
+        """When the next starts are due of what has a rate, by queue and name."""
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
         self._places: tuple[str | None, str | None] = (None, None)
         """How far each store's feed was read."""
@@ -104,7 +114,7 @@ class SideBySide(RuleBasedStateMachine):
     def some_tasks_wait_and_some_are_held(self, batch: list[Wish], limit: int) -> None:
         self.add(batch, {})
         claim = a_claim(*QUEUES, limit=limit, capabilities=CAPABILITIES)
-        self._claimed += self._both(lambda store: store.claim(claim))
+        self._claim(claim)
 
     @rule(batch=st.lists(wishes, min_size=1, max_size=5), bounds=st.sampled_from(_BOUNDS))
     def add(self, batch: list[Wish], bounds: dict[str, int]) -> None:
@@ -113,8 +123,8 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(data=st.data(), limit=st.integers(1, 4) | st.just(0))
     def claim(self, data: st.DataObject, limit: int) -> None:
-        claim = data.draw(claims(self._now, limit))
-        self._claimed += self._both(lambda store: store.claim(claim))
+        claim = data.draw(claims(self._now, limit, limits=some_limits))
+        self._claim(claim)
 
     @precondition(lambda self: self._claimed)
     @rule(data=st.data(), by=st.sampled_from(_SPANS), grace=st.sampled_from((GRACE, 0)))
@@ -202,6 +212,12 @@ class SideBySide(RuleBasedStateMachine):
         current = {task.id: task for task in tasks}
         self._former += [task for task in self._tasks if current.get(task.id) is not task]
         self._tasks = tasks
+
+    def _claim(self, claim: Claim) -> None:
+        tasks = self._run(contents(self._memory))
+        taken = self._both(lambda store: store.claim(claim))
+        assert ids(taken) == ids(expected_claim(tasks, claim, self._dues))
+        self._claimed += taken
 
     def _apply(self, changes: list[Change]) -> None:
         self._changes += changes

@@ -22,7 +22,8 @@ import pytest
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import MINUTE
-from fairlead.core.task import Task
+from fairlead.core.limits import Limit, Limits
+from fairlead.core.task import State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added
 from fairlead.testing.builders import NOW, a_claim
@@ -38,6 +39,8 @@ from fairlead.testing.jobs import (
     holders,
     live,
     sweep_the_same,
+    task_id_number,
+    work_under_limits,
 )
 from fairlead.testing.openings import opened
 from fairlead.testing.reference import expected_standing, standing
@@ -94,6 +97,23 @@ class RaceContract:
         assert added == 30
         assert len(alone(crew, contents)) == 30
         assert_tallied(crew)
+
+    def test_racing_claims_never_exceed_a_limit_and_together_reach_it(self, crew: Crew) -> None:
+        """L6: of each key and of the queue, whichever is less."""
+        tasks = [a_numbered_task(number, concurrency_key=f"key {number % 4}") for number in range(40)]
+        alone(crew, lambda store: add(store, *tasks))
+        limits = Limits(queue=Limit(running=9), key=Limit(running=2))
+        taken = [task_id for answer in crew.do(claim_until_empty, 3, limits) for task_id in answer]
+        assert Counter(task_id_number(task_id) % 4 for task_id in taken) == dict.fromkeys(range(4), 2)
+        assert_tallied(crew)
+
+    def test_racing_workers_keep_to_limits_and_no_task_is_forgotten(self, crew: Crew) -> None:
+        """L1, L5, L6: tasks are added, claimed and settled at once; of each key one runs, and all run in the end."""
+        most = max(most for answer in crew.do(work_under_limits, 30) for most in answer)
+        assert most == 1
+        tasks: list[Task] = alone(crew, contents)
+        assert len(tasks) == 30 * crew.size
+        assert {task.state for task in tasks} == {State.COMPLETED}
 
     def test_of_racing_sweeps_one_answers_each_alarm(self, crew: Crew) -> None:
         """G1, G2."""

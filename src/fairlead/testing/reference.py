@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
+from fairlead.core.limits import NO_LIMITS, Limit, after_start, opens_at
+from fairlead.core.order import Table, serve
 from fairlead.core.task import Lane, State, Task
-from fairlead.storage.values import Filter, Stretch, Tally
+from fairlead.storage.values import Claim, Filter, Stretch, Tally
 
 
 class Standing(Struct, frozen=True):
@@ -48,6 +50,51 @@ def expected_count(tasks: Iterable[Task], stretch: Stretch) -> int:
     start, end = astuple(stretch.start), astuple(stretch.end)
     waiting = [task for task in tasks if task.state is State.QUEUED and task.lane == stretch.lane]
     return sum(start <= (task.status.ready_at, task.id) < end for task in waiting)
+
+
+def expected_claim(tasks: Sequence[Task], claim: Claim, dues: dict[tuple[str, str], Instant]) -> list[Task]:
+    """The tasks a claim must take of all these; `dues` says when starts are due, by queue and name, and is moved on."""
+    tables = {order.queue: order.tables for order in claim.queues}
+    limits = {order.queue: order.limits or NO_LIMITS for order in claim.queues}
+    executing = [task for task in tasks if task.state is State.EXECUTING]
+    waiting = [
+        task for task in tasks if task.state is State.QUEUED and task.spec.queue in tables and claim.admits(task.lane)
+    ]
+
+    def limited_by(task: Task) -> list[tuple[str, Limit, list[Task]]]:
+        """The limits that hold for a task: a name for each, and what runs under it."""
+        spec = task.spec
+        own = limits[spec.queue]
+        beside = [other for other in executing if other.spec.queue == spec.queue]
+        alike = [other for other in beside if other.spec.type == spec.type]
+        found = [("", own.queue, beside), (f"type {spec.type}", own.types.get(spec.type, Limit()), alike)]
+        if spec.concurrency_key is not None:
+            same = [other for other in beside if other.spec.concurrency_key == spec.concurrency_key]
+            found.append((f"key {spec.concurrency_key}", own.key, same))
+        return found
+
+    def blocked(task: Task) -> bool:
+        for name, limit, running in limited_by(task):
+            due = dues.get((task.spec.queue, name))
+            if limit.running is not None and len(running) >= limit.running:
+                return True
+            if limit.pace is not None and opens_at(limit.pace, due, claim.now) > claim.now:
+                return True
+        return False
+
+    taken: list[Task] = []
+    while len(taken) < claim.limit and (free := [task for task in waiting if not blocked(task)]):
+        turned: dict[str, Sequence[Table]] = {
+            queue: [choices[len(taken) % len(choices)]] for queue, choices in tables.items()
+        }
+        (best,) = serve(free, turned, claim.now, 1)
+        for name, limit, _ in limited_by(best):
+            if limit.pace is not None:
+                dues[best.spec.queue, name] = after_start(limit.pace, dues.get((best.spec.queue, name)), claim.now)
+        waiting.remove(best)
+        executing.append(best)
+        taken.append(best)
+    return taken
 
 
 def expected_due(

@@ -30,6 +30,7 @@ from fairlead.core.events import (
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, SECOND, Instant, Span
 from fairlead.core.lifecycle import TRANSITIONS
+from fairlead.core.limits import Limit, Limits, Rate
 from fairlead.core.order import HeadStart, Policy, Promote, Strict, Table, Weighted
 from fairlead.core.task import ENDED, Failure, Priority, State, Task
 from fairlead.storage.values import Claim, Filter, QueueOrder
@@ -110,12 +111,28 @@ def lines(draw: DrawFn) -> Line:
     return Line(tasks=tasks, claim=draw(claims(NOW, limit, tables(limit))))
 
 
+_paces: Final = st.none() | st.sampled_from([Rate(1, SECOND).pace, Rate(2, SECOND).pace, Rate(60, SECOND).pace])
+_limits: Final = st.builds(Limit, running=st.none() | st.integers(1, 3), pace=_paces)
+
+no_limits: Final[SearchStrategy[Limits | None]] = st.none()
+some_limits: Final[SearchStrategy[Limits | None]] = (
+    st.none() | st.none() | st.builds(Limits, queue=_limits, types=st.dictionaries(types, _limits), key=_limits)
+)
+"""The limits of a queue, or none."""
+
+
 @st.composite
-def claims(draw: DrawFn, now: Instant, limit: int, orders: SearchStrategy[tuple[Table, ...]] = plain_orders) -> Claim:
+def claims(
+    draw: DrawFn,
+    now: Instant,
+    limit: int,
+    orders: SearchStrategy[tuple[Table, ...]] = plain_orders,
+    limits: SearchStrategy[Limits | None] = no_limits,
+) -> Claim:
     """Claims for up to so many tasks: wide ones as often as narrow ones."""
     served = draw(st.just(QUEUES) | st.lists(queues, min_size=1, unique=True))
     return Claim(
-        queues=tuple(QueueOrder(queue, draw(orders)) for queue in served),
+        queues=tuple(QueueOrder(queue, draw(orders), draw(limits)) for queue in served),
         worker=draw(st.sampled_from(WORKERS)),
         token=a_token(),
         now=now,
@@ -126,6 +143,50 @@ def claims(draw: DrawFn, now: Instant, limit: int, orders: SearchStrategy[tuple[
         types=draw(st.none() | st.none() | st.frozensets(types)),
         excluded_types=draw(st.just(frozenset[str]()) | st.frozensets(types, max_size=2)),
     )
+
+
+_failures: Final = st.builds(Failure, type=st.sampled_from(["ValueError", "OSError"]), message=st.text(max_size=3))
+
+outcomes: Final[SearchStrategy[Outcome]] = st.one_of(
+    st.builds(Completed, st.none() | st.binary(max_size=3)),
+    st.builds(Failed, failure=_failures, retriable=st.booleans(), after=st.sampled_from([None, 0, SECOND])),
+    st.just(TimedOut()),
+    st.builds(Crashed, _failures),
+    st.builds(HandedBack, st.sampled_from([0, SECOND])),
+    st.just(CancelConfirmed()),
+)
+
+
+class LimitedLine(Struct, frozen=True, kw_only=True):
+    """Ready tasks, claims upon them under limits, one after the other, and how what the claims take ends."""
+
+    tasks: list[Task]
+    claims: list[Claim]
+    outcome: Outcome
+
+
+@st.composite
+def limited_lines(draw: DrawFn) -> LimitedLine:
+    """Ready tasks of few queues and keys, and claims under limits that tend to hold some of them."""
+    tasks = [
+        a_task(
+            queue=draw(st.sampled_from(QUEUES[:2])),
+            type=draw(types),
+            requires=draw(capabilities),
+            priority=draw(priorities),
+            ready_at=NOW - draw(st.integers(0, WIDEST)),
+            concurrency_key=draw(st.sampled_from([None, "c", "d"])),
+        )
+        for _ in range(draw(st.integers(1, 12)))
+    ]
+    # Limits seldom change between two claims, and that they do is of interest now and then.
+    usual = [draw(some_limits), draw(some_limits)]
+    moments = sorted(draw(st.lists(st.sampled_from([0, 1, SECOND // 2, SECOND, 3 * SECOND]), min_size=1, max_size=4)))
+    asked = [
+        draw(claims(NOW + moment, limit, tables(limit), st.sampled_from([usual[0], *usual])))
+        for moment, limit in [(moment, draw(st.integers(1, 8))) for moment in moments]
+    ]
+    return LimitedLine(tasks=tasks, claims=asked, outcome=draw(outcomes))
 
 
 _fields: Final[dict[str, SearchStrategy[Any]]] = {
@@ -160,6 +221,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     key: str | None
     key_for: Span
     tags: frozenset[str]
+    concurrency_key: str | None
 
     def task(self, now: Instant) -> Task:
         """The task wished for at this moment; the same number in the same queue is the same id."""
@@ -178,6 +240,8 @@ class Wish(Struct, frozen=True, kw_only=True):
             key=self.key,
             key_until=now + self.key_for if self.key is not None else None,
             tags=sorted(self.tags),
+            # The first queue has none, so that what holds without them is looked at as often as what holds with them.
+            concurrency_key=None if self.queue == QUEUES[0] else self.concurrency_key,
         )
 
 
@@ -193,17 +257,7 @@ wishes: Final[SearchStrategy[Wish]] = st.builds(
     key=st.sampled_from([None, None, "k", "b:k"]),
     key_for=st.sampled_from([1, SECOND, DAY]),
     tags=st.frozensets(st.sampled_from(TAGS)),
-)
-
-_failures: Final = st.builds(Failure, type=st.sampled_from(["ValueError", "OSError"]), message=st.text(max_size=3))
-
-outcomes: Final[SearchStrategy[Outcome]] = st.one_of(
-    st.builds(Completed, st.none() | st.binary(max_size=3)),
-    st.builds(Failed, failure=_failures, retriable=st.booleans(), after=st.sampled_from([None, 0, SECOND])),
-    st.just(TimedOut()),
-    st.builds(Crashed, _failures),
-    st.builds(HandedBack, st.sampled_from([0, SECOND])),
-    st.just(CancelConfirmed()),
+    concurrency_key=st.sampled_from([None, None, "c", "d", "c d"]),
 )
 
 _requests: Final[dict[str, SearchStrategy[Event]]] = {

@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypeAlias, assert_never
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fairlead.core.instant import SECOND, span
+from fairlead.core.limits import Rate
 from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
 from fairlead.core.queue import QueueSettings
 from fairlead.core.task import Priority, State
@@ -22,6 +23,8 @@ _Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_YEAR)]
 _Weight: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Tries: TypeAlias = Annotated[int, Meta(ge=0, le=10_000)]
 _Bound: TypeAlias = Annotated[int, Meta(ge=0, le=10**12)]
+_Running: TypeAlias = Annotated[int, Meta(ge=1, le=10**12)]
+_Rate: TypeAlias = Annotated[str, Meta(pattern="^[0-9]{1,9}/[smhd]$")]
 _Timeout: TypeAlias = Annotated[float, Meta(gt=0, le=_YEAR)]
 
 
@@ -77,6 +80,18 @@ class QueueOwnSettings(Struct, frozen=True, kw_only=True):
     max_retries: int | None
     max_crashes: int | None
     retry_policy: RetryPolicy | None
+    running: int | None
+    """How many of its tasks may run at once."""
+    rate: str | None
+    """How many of its tasks may start per second, minute, hour or day, such as `10/s` or `100/m`."""
+    type_running: dict[str, int]
+    """How many tasks of a type in it may run at once."""
+    type_rate: dict[str, str]
+    """How many tasks of a type in it may start in a while."""
+    key_running: int | None
+    """How many tasks of each concurrency key may run at once: one, unless said; 0 for as many as come."""
+    key_rate: str | None
+    """How many tasks of each concurrency key may start in a while."""
 
 
 class QueueChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,6 +108,18 @@ class QueueChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_retries: _Tries | UnsetType | None = UNSET
     max_crashes: _Tries | UnsetType | None = UNSET
     retry_policy: RetryPolicy | UnsetType | None = UNSET
+    running: _Running | UnsetType | None = UNSET
+    """How many of its tasks may run at once."""
+    rate: _Rate | UnsetType | None = UNSET
+    """How many of its tasks may start per second, minute, hour or day, such as `10/s` or `100/m`."""
+    type_running: dict[Name, _Running | None] | UnsetType | None = UNSET
+    """How many tasks of a type in it may run at once; null for as many as come, and what is left out stays."""
+    type_rate: dict[Name, _Rate | None] | UnsetType | None = UNSET
+    """How many tasks of a type in it may start in a while; likewise."""
+    key_running: _Bound | UnsetType | None = UNSET
+    """How many tasks of each concurrency key may run at once: one, unless said; 0 for as many as come."""
+    key_rate: _Rate | UnsetType | None = UNSET
+    """How many tasks of each concurrency key may start in a while."""
 
 
 class QueueShown(Struct, frozen=True, kw_only=True):
@@ -102,6 +129,8 @@ class QueueShown(Struct, frozen=True, kw_only=True):
     paused: bool
     states: dict[str, int]
     """How many of its tasks are in each state."""
+    running: dict[str, int]
+    """How many of its tasks of each type are executing."""
     settings: QueueOwnSettings
 
 
@@ -146,6 +175,7 @@ def queue_shown(name: str, own: QueueSettings, stats: QueueStats | None = None) 
         queue=name,
         paused=own.paused,
         states={state.value: counts.get(state, 0) for state in State},
+        running={} if stats is None else stats.running,
         settings=QueueOwnSettings(
             bound=own.bound,
             order=None if own.order is None else order_shape(own.order),
@@ -154,6 +184,12 @@ def queue_shown(name: str, own: QueueSettings, stats: QueueStats | None = None) 
             max_retries=own.max_retries,
             max_crashes=own.max_crashes,
             retry_policy=retrying.policy_of(own.backoff),
+            running=own.running,
+            rate=_rate_text(own.rate),
+            type_running=own.type_running,
+            type_rate={name: str(rate) for name, rate in own.type_rate.items()},
+            key_running=own.key_running,
+            key_rate=_rate_text(own.key_rate),
         ),
     )
 
@@ -170,6 +206,12 @@ def settings_of(shown: QueueShown) -> QueueSettings:
         max_retries=own.max_retries,
         max_crashes=own.max_crashes,
         backoff=backoff_of(own.retry_policy),
+        running=own.running,
+        rate=_rate(own.rate),
+        type_running=own.type_running,
+        type_rate={name: Rate.parse(text) for name, text in own.type_rate.items()},
+        key_running=own.key_running,
+        key_rate=_rate(own.key_rate),
     )
 
 
@@ -191,14 +233,41 @@ def changes_of(change: QueueChange) -> QueueChanges:
         changes["max_crashes"] = change.max_crashes
     if change.retry_policy is not UNSET:
         changes["backoff"] = backoff_of(change.retry_policy)
+    return changes | _limit_changes(change)
+
+
+def _limit_changes(change: QueueChange) -> QueueChanges:
+    changes = QueueChanges()
+    if change.running is not UNSET:
+        changes["running"] = change.running
+    if change.rate is not UNSET:
+        changes["rate"] = _rate(change.rate)
+    if change.type_running is not UNSET:
+        changes["type_running"] = change.type_running
+    if change.type_rate is not UNSET:
+        rates = change.type_rate
+        changes["type_rate"] = None if rates is None else {name: _rate(text) for name, text in rates.items()}
+    if change.key_running is not UNSET:
+        changes["key_running"] = change.key_running
+    if change.key_rate is not UNSET:
+        changes["key_rate"] = _rate(change.key_rate)
     return changes
 
 
 def change_of(changes: QueueChanges) -> dict[str, object]:
     """The request that makes these changes."""
     body: dict[str, object] = {
-        name: changes[name] for name in ("bound", "max_retries", "max_crashes") if name in changes
+        name: changes[name]
+        for name in ("bound", "max_retries", "max_crashes", "running", "type_running", "key_running")
+        if name in changes
     }
+    if "rate" in changes:
+        body["rate"] = _rate_text(changes["rate"])
+    if "key_rate" in changes:
+        body["key_rate"] = _rate_text(changes["key_rate"])
+    if "type_rate" in changes:
+        rates = changes["type_rate"]
+        body["type_rate"] = None if rates is None else {name: _rate_text(rate) for name, rate in rates.items()}
     if "order" in changes:
         body["order"] = None if changes["order"] is None else order_shape(changes["order"])
     if "priority" in changes:
@@ -250,3 +319,11 @@ def policy_of(shape: OrderShape) -> Policy:
             return Weighted(critical=shape.critical, high=shape.high, medium=shape.medium, low=shape.low)
         case _:
             assert_never(shape)
+
+
+def _rate(text: str | None) -> Rate | None:
+    return None if text is None else Rate.parse(text)
+
+
+def _rate_text(rate: Rate | None) -> str | None:
+    return None if rate is None else str(rate)

@@ -50,6 +50,8 @@ class TaskTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Words to find it by; `schedule:` and the schedule's name is added to them."""
     trace_id: Text | None = None
     """The W3C traceparent of its submits."""
+    concurrency_key: Text | None = None
+    """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
 
 
 class ScheduleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -215,4 +217,5 @@ def _template(submission: Submission) -> TaskTemplate:
         tenant=submission.tenant,
         tags=submission.tags,
         trace_id=submission.trace,
+        concurrency_key=submission.concurrency_key,
     )

@@ -68,6 +68,8 @@ class TaskBrief(Struct, kw_only=True):
     idempotency_key: str | None
     tenant: str | None
     trace_id: str | None
+    concurrency_key: str | None
+    """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
     progress: TaskProgress | None
     error: TaskError | None
 
@@ -134,6 +136,7 @@ def _fields(task: Task, table: Table, now: Instant) -> dict[str, Any]:
         "idempotency_key": spec.idempotency_key,
         "tenant": spec.tenant,
         "trace_id": spec.trace,
+        "concurrency_key": spec.concurrency_key,
         "progress": _progress(status.progress),
     }
 

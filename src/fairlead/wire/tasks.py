@@ -68,6 +68,8 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Words to find it by."""
     trace_id: Text | None = None
     """The W3C traceparent of the submit."""
+    concurrency_key: Text | None = None
+    """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
 
 
 class TaskCreated(Struct, frozen=True, kw_only=True):
@@ -137,6 +139,7 @@ def submission_of(request: SubmitRequest, tenant: str | None) -> Submission:
         tenant=tenant,
         tags=request.tags,
         trace=request.trace_id,
+        concurrency_key=request.concurrency_key,
     )
 
 

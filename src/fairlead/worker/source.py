@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 from collections.abc import Collection, Sequence
@@ -69,19 +70,47 @@ class EngineSource:
         self._capabilities = frozenset(capabilities)
         self._types = frozenset(types)
 
+        self._freed = asyncio.Event()
+        """Set when a task has ended that may have kept another one waiting."""
+        self._limited = False
+        """Whether a task was claimed that may keep another one waiting."""
+
     async def claim(self, limit: int) -> list[Task]:
-        return await self._engine.claim(
+        self._freed.clear()
+        tasks = await self._engine.claim(
             self._worker, self._queues, limit=limit, capabilities=self._capabilities, types=self._types
         )
+        self._limited = self._limited or any(self._holds_back(task) for task in tasks)
+        return tasks
 
     async def report(self, beats: Sequence[Beat]) -> list[Pulse]:
         return await self._engine.heartbeat(beats)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
-        return await self._engine.settle(settlements)
+        answers = await self._engine.settle(settlements)
+        if self._limited and any(self._holds_back(settlement.task) for settlement in settlements):
+            self._freed.set()
+        return answers
 
     async def wait(self, timeout: float) -> None:
-        await self._engine.book.wait(self._queues, timeout)
+        ring = self._engine.book.wait(self._queues, timeout)
+        if not self._limited:
+            await ring
+            return
+        # No bell rings for a place that is free again: who has freed it looks who was waiting for it.
+        waits = [asyncio.ensure_future(ring), asyncio.ensure_future(self._freed.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if waits[0].done():
+                waits[0].result()
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    def _holds_back(self, task: Task) -> bool:
+        """Whether others may wait for this task to end."""
+        return task.spec.concurrency_key is not None or task.spec.queue in self._engine.book.limits
 
     async def unserved(self) -> dict[str, int]:
         stats = await self._engine.stats()

@@ -70,6 +70,7 @@ def _check_slot(server: RedisServer, base: bytes, suffixes: set[bytes]) -> None:
         assert set(ask("HKEYS", b"d")) == kinds
         expected |= {b"n", b"d"}
     expected |= _check_trees(ask, tasks)
+    expected |= _check_concurrency_keys(ask, tasks)
     for suffix in suffixes - expected:
         if suffix.startswith(b"y"):
             queue, _, key = suffix[1:].partition(b" ")
@@ -77,8 +78,8 @@ def _check_slot(server: RedisServer, base: bytes, suffixes: set[bytes]) -> None:
             assert holder is not None, f"key {suffix!r} has no holder"
             assert (holder.spec.queue, holder.spec.idempotency_key) == (queue.decode(), key.decode())
         else:
-            assert suffix.startswith(b"b"), f"{base + suffix!r} belongs to no task"
-            assert ask("PTTL", suffix) > 0, f"doorbell {base + suffix!r} never expires"
+            assert suffix.startswith((b"b", b"g")), f"{base + suffix!r} belongs to no task"
+            assert ask("PTTL", suffix) > 0, f"{base + suffix!r}, a doorbell or the rates of a queue, never expires"
     assert expected <= suffixes
 
 
@@ -98,4 +99,43 @@ def _check_trees(ask: Any, tasks: dict[bytes, Task]) -> set[bytes]:
         assert listed == wanted, f"tree {tree!r}"
         if starts:
             expected.add(b"i" + tree)
+    return expected
+
+
+def _check_concurrency_keys(ask: Any, tasks: dict[bytes, Task]) -> set[bytes]:
+    """The lines of keys, their counts, and that the first of each is in front unless its key is to be looked at."""
+    names = Keys("x")
+    lines: dict[bytes, dict[bytes, int]] = {}
+    counts: dict[bytes, Counter[bytes]] = {}
+    waiting: dict[bytes, dict[bytes, bytes]] = {}
+    for binary, task in tasks.items():
+        spec, status = task.spec, task.status
+        if spec.concurrency_key is None:
+            continue
+        queue, key = spec.queue.encode(), spec.concurrency_key.encode()
+        if status.state is State.EXECUTING:
+            counts.setdefault(b"r" + queue, Counter())[key] += 1
+        elif status.state is State.QUEUED:
+            lane = names.kind(spec).lanes[status.priority].encode()
+            lines.setdefault(b"p" + lane + b" " + key, {})[binary] = status.ready_at
+            counts.setdefault(b"w" + queue, Counter())[key] += 1
+            waiting.setdefault(queue, {})[lane + b" " + key] = key
+    for suffix, wanted in counts.items():
+        fields = ask("HGETALL", suffix)
+        stored = {key: int(count) for key, count in zip(fields[::2], fields[1::2], strict=True) if key}
+        assert stored == wanted, suffix
+    expected = {*counts, *lines}
+    for suffix, line in lines.items():
+        entries = ask("ZRANGE", suffix, 0, -1, "WITHSCORES")
+        assert dict(zip(entries[::2], map(int, entries[1::2]), strict=True)) == line, suffix
+    for queue, of_lanes in waiting.items():
+        looks = set(ask("ZRANGE", b"k" + queue, 0, -1))
+        assert looks <= set(of_lanes.values()), "a key is to be looked at that has no tasks"
+        expected |= {b"k" + queue} if looks else set()
+        for name, key in of_lanes.items():
+            front = set(ask("ZRANGE", b"f" + name[:9], 0, -1))
+            expected |= {b"f" + name[:9]} if front else set()
+            (first,) = ask("ZRANGE", b"p" + name, 0, 0)
+            assert first in front or key in looks, f"the first task of key {key!r} is out of sight for ever"
+            assert front <= tasks.keys()
     return expected

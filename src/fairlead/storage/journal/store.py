@@ -49,6 +49,7 @@ from fairlead.storage.values import (
     Record,
     Stretch,
     Tally,
+    Usage,
     Verdict,
 )
 
@@ -174,6 +175,9 @@ class JournalStore:
 
     async def count(self, stretches: Sequence[Stretch]) -> list[int]:
         return await self.hot.count(stretches)
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        return await self.hot.usage(queue, task_type, key)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)

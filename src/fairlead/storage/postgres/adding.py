@@ -165,6 +165,7 @@ class Adder:
                 arrays.texts([spec.queue for spec in specs]),
                 arrays.texts([spec.type for spec in specs]),
                 arrays.texts([json.dumps(spec.requires) for spec in specs]),
+                arrays.booleans([spec.concurrency_key is not None for spec in specs]),
             ),
         )
         self._made.update(names)

@@ -17,10 +17,12 @@ from fairlead.core.order import Line
 from fairlead.core.task import Lane, Priority, Task
 from fairlead.storage.merge import merge
 from fairlead.storage.postgres import arrays
+from fairlead.storage.postgres.address import Address
 from fairlead.storage.postgres.arrays import Packed
 from fairlead.storage.postgres.connections import Connections
+from fairlead.storage.postgres.limiting import LimitedClaim
 from fairlead.storage.postgres.rows import task_id_of, task_of
-from fairlead.storage.postgres.sessions import Row
+from fairlead.storage.postgres.sessions import Row, Session
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.values import Claim
 
@@ -28,29 +30,45 @@ _SPARE: Final = 8
 """Candidates beyond the limit, for those that others take meanwhile."""
 _WIDEST: Final = 16_384
 _TRIES: Final = 8
+_KEYED: Final = -1
+"""Instead of a number of candidates: some have concurrency keys, and nothing was taken."""
 
 
 class Claimer:
     """Claims tasks."""
 
-    def __init__(self, connections: Connections, statements: Statements) -> None:
+    def __init__(self, connections: Connections, statements: Statements, address: Address) -> None:
         self._connections = connections
         self._statements = statements
+        self._address = address
+        self._keyed: set[str] = set()
+        """Queues that have tasks with concurrency keys, or had: claims need not find out again."""
 
     async def claim(self, claim: Claim) -> list[Task]:
         """The tasks taken, best first; fewer than the limit only if others were taking the rest meanwhile."""
         single = all(len(order.tables) == 1 for order in claim.queues)
         reach = _reach(claim.limit + _SPARE)
+        if claim.limited or any(order.queue in self._keyed for order in claim.queues):
+            return await self._limited(claim, reach)
         tasks: list[Task] = []
         for _ in range(_TRIES):
             left = replace(claim, limit=claim.limit - len(tasks)) if tasks else claim
             taken, candidates = await (self._sorted(left, reach) if single else self._drawn(left, reach))
+            if candidates < 0:
+                self._keyed.update(order.queue for order in claim.queues)
+                return await self._limited(claim, reach)
             tasks += taken
             if len(tasks) == claim.limit or (candidates < reach and (tasks or not candidates)):
                 break
             # Others were taking the candidates: look further.
             reach = min(reach * 4, _WIDEST)
         return tasks
+
+    async def _limited(self, claim: Claim, reach: int) -> list[Task]:
+        async def work(session: Session) -> list[Task]:
+            return await LimitedClaim(session, self._statements, self._address, claim).run(reach)
+
+        return await self._connections.transaction(work)
 
     async def _sorted(self, claim: Claim, reach: int) -> tuple[list[Task], int]:
         rows = await self._connections.fetch(
@@ -77,10 +95,13 @@ class Claimer:
                 arrays.texts(sorted(claim.capabilities)),
                 _types(claim),
                 arrays.texts(sorted(claim.excluded_types)),
+                False,
             ),
         )
         if not heads:
             return [], 0
+        if any(keyed for *_, keyed, _, _ in heads):
+            return [], _KEYED
         rows = await self._connections.fetch(
             self._statements["take"], (*_lease(claim), claim.limit, arrays.uuids(_in_order(claim, heads, reach)))
         )

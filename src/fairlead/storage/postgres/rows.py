@@ -126,17 +126,18 @@ def packed_progress(progress: Progress | None) -> bytes | None:
 
 def route_name(spec: Spec) -> str:
     """The name of the route a task takes: a JSON text, so that no two routes share one."""
-    return json.dumps((spec.queue, spec.type, spec.requires), separators=(",", ":"))
+    route: tuple[object, ...] = (spec.queue, spec.type, spec.requires)
+    return json.dumps(route if spec.concurrency_key is None else (*route, "keyed"), separators=(",", ":"))
 
 
 class RouteNames:
     """The names of routes, remembered: a process sees few of them, many times."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[str, str, tuple[str, ...]], str] = {}
+        self._names: dict[tuple[str, str, tuple[str, ...], bool], str] = {}
 
     def of(self, spec: Spec) -> str:
-        route = (spec.queue, spec.type, spec.requires)
+        route = (spec.queue, spec.type, spec.requires, spec.concurrency_key is None)
         name = self._names.get(route)
         if name is None:
             if len(self._names) > 10_000:
@@ -148,6 +149,11 @@ class RouteNames:
 def key_of(spec: Spec) -> bytes | None:
     """The idempotency key as the database has it."""
     return None if spec.idempotency_key is None else spec.idempotency_key.encode()
+
+
+def concurrency_key_of(spec: Spec) -> bytes | None:
+    """The concurrency key as the database has it."""
+    return None if spec.concurrency_key is None else spec.concurrency_key.encode()
 
 
 def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
@@ -175,13 +181,15 @@ def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
         _unless_all([key_of(spec) for spec in specs], None),
         _unless_all([spec.key_until for spec in specs], None),
         _unless_all([status.cancel_asked for status in statuses], False),
+        _unless_all([concurrency_key_of(spec) for spec in specs], None),
     ]
 
 
 def is_plain(task: Task) -> bool:
     """Whether a task is as add_one.sql expects it."""
     spec, status = task.spec, task.status
-    return spec.idempotency_key is None and not spec.tags and status == _plain(status)
+    bare = spec.idempotency_key is None and spec.concurrency_key is None and not spec.tags
+    return bare and status == _plain(status)
 
 
 def _plain(status: Status) -> Status:
@@ -235,6 +243,7 @@ ADD_PACKERS: Final[tuple[Callable[[list[Any]], Packed], ...]] = (
     arrays.byteas,
     arrays.int8s,
     arrays.booleans,
+    arrays.byteas,
 )
 """How to pack each of `columns_of`."""
 

@@ -24,6 +24,7 @@ from fairlead.storage.postgres.claiming import Claimer
 from fairlead.storage.postgres.connections import AsyncConnections, BlockingConnections, Connections
 from fairlead.storage.postgres.feeding import Feeder
 from fairlead.storage.postgres.finding import listing
+from fairlead.storage.postgres.limiting import usage
 from fairlead.storage.postgres.listening import AsyncListener, BlockingListener, Listener
 from fairlead.storage.postgres.records import Records
 from fairlead.storage.postgres.rounds import rounds
@@ -41,6 +42,7 @@ from fairlead.storage.values import (
     Record,
     Stretch,
     Tally,
+    Usage,
     Verdict,
 )
 
@@ -71,7 +73,7 @@ class PostgresStore:
         self._connections: Connections = BlockingConnections(address) if blocking else AsyncConnections(address)
         self._listener: Listener = (BlockingListener if blocking else AsyncListener)(address, self._say)
         self._adder = Adder(self._connections, self._statements, address)
-        self._claimer = Claimer(self._connections, self._statements)
+        self._claimer = Claimer(self._connections, self._statements, address)
         self._changer = Changer(self._connections, self._statements, address)
         self._records = Records(self._connections, self._statements)
         self._feeder = Feeder(self._connections, self._statements)
@@ -145,11 +147,11 @@ class PostgresStore:
         rows = await self._connections.fetch(self._statements["tally"])
         lanes = [
             LaneTally(
-                Lane(queue, type_, tuple(requires), Priority(priority)),
+                Lane(queue, type_, tuple(requires), Priority(priority), keyed),
                 {STATES[state]: count for state, count in zip(states, counts, strict=True)},
                 oldest_ready,
             )
-            for queue, type_, requires, priority, states, counts, oldest_ready, _ in rows
+            for queue, type_, requires, priority, keyed, states, counts, oldest_ready, _ in rows
         ]
         return Tally(lanes, rows[0][-1] if rows else None)
 
@@ -168,9 +170,13 @@ class PostgresStore:
                 arrays.uuids([stretch.start.id for stretch in stretches]),
                 arrays.int8s([stretch.end.ready_at for stretch in stretches]),
                 arrays.uuids([stretch.end.id for stretch in stretches]),
+                arrays.booleans([lane.keyed for lane in lanes]),
             ),
         )
         return [int(number) for (number,) in rows]
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        return await usage(self._connections, self._statements, queue, task_type, key)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)

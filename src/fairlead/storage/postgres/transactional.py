@@ -68,9 +68,10 @@ def addition(url: str, tasks: Sequence[Task], *, now: Instant, style: ParameterS
             statements.text("routes"),
             (
                 routes,
-                [queue for queue, _, _ in parts],
-                [type_ for _, type_, _ in parts],
-                [json.dumps(requires) for _, _, requires in parts],
+                [queue for queue, *_ in parts],
+                [type_ for _, type_, *_ in parts],
+                [json.dumps(requires) for _, _, requires, *_ in parts],
+                [bool(keyed) for _, _, _, *keyed in parts],
             ),
             style,
         ),

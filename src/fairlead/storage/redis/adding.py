@@ -61,6 +61,8 @@ class Adder:
         spec, status = task.spec, task.status
         if status.state is not State.QUEUED or spec.idempotency_key is not None or status.alarm is not None:
             return None
+        if spec.concurrency_key is not None:
+            return None
         kind = self._kind(task)
         if not self._registry.holds(kind.slot):
             return None
@@ -96,7 +98,7 @@ def _add_call(chunk: Sequence[_Entry], now: Instant, bounds: Mapping[str, int]) 
     kinds = {entry[2].digest: entry[2] for entry in chunk}
     words: list[Word] = [1, base, now, len(kinds)]
     for kind in kinds.values():
-        words += (kind.digest, kind.queue, kind.descriptor, bounds.get(kind.queue, ""))
+        words += (kind.digest, kind.queue, kind.descriptor, bounds.get(kind.queue, ""), 1 if kind.keyed else "")
     for _, task, kind, value in chunk:
         spec, status = task.spec, task.status
         key, alarm = spec.idempotency_key, status.alarm

@@ -1,7 +1,8 @@
 """How a task becomes bytes and back.
 
 A value is a msgpack array [where the status starts, kind, idempotency key or nil, spec, status], so that Lua can find
-and replace the status without a look at the spec. The id is in the key's name and not repeated in the spec.
+and replace the status without a look at the spec. With a concurrency key, the third is an array of the idempotency key,
+or '', and the concurrency key. The id is in the key's name and not repeated in the spec.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _EMPTY_TEXT: Final = b"\xa0"
 class _Stored(Struct, array_like=True):
     status_at: int
     kind: str
-    key: str | None
+    keys: str | tuple[str, str] | None
     spec: Spec
     status: Status
 
@@ -49,7 +50,11 @@ def task_value(task: Task, kind: Kind) -> bytes:
     """A task's value."""
     spec = encode(task.spec)
     key = task.spec.idempotency_key
-    packed_key = _NOTHING if key is None else encode(key)
+    concurrency_key = task.spec.concurrency_key
+    if concurrency_key is not None:
+        packed_key = encode((key or "", concurrency_key))
+    else:
+        packed_key = _NOTHING if key is None else encode(key)
     status_at = _HEAD + len(packed_key) + len(spec) - _ID + 1
     return b"".join(
         (

@@ -138,9 +138,9 @@ def is_known(key: bytes, prefix: str) -> bool:
 
 
 def should_expire(key: bytes, prefix: str) -> bool:
-    """Whether a key is the feed or a doorbell: those go by themselves when nobody uses them."""
+    """Whether a key is the feed, a doorbell or the rates of a queue: those go by themselves when nobody uses them."""
     parts = _parts(key, prefix)
-    return parts is not None and (parts == (None, b"feed") or (parts[0] is not None and parts[1][:1] == b"b"))
+    return parts is not None and (parts == (None, b"feed") or (parts[0] is not None and parts[1][:1] in (b"b", b"g")))
 
 
 def _parts(key: bytes, prefix: str) -> tuple[bytes | None, bytes] | None:

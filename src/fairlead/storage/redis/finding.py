@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import Instant
-from fairlead.core.task import Lane, Priority, State, Task
+from fairlead.core.task import State, Task
+from fairlead.storage.limiting import QUEUE_NAME, key_name, type_name
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.codec import task_of
-from fairlead.storage.redis.keys import STATES, TREES, Keys, id_bytes, id_text
+from fairlead.storage.redis.keys import STATES, TREES, Keys, id_bytes, id_text, lane_of
 from fairlead.storage.redis.registry import Registry
 from fairlead.storage.redis.wire import Reply, Word
-from fairlead.storage.values import Filter, LaneTally, Stretch, Tally
+from fairlead.storage.values import Filter, LaneTally, Stretch, Tally, Usage, Used
 
 _GET_CHUNK: Final = 200
 _LEASED_CHUNK: Final = 1_000
@@ -157,6 +156,27 @@ class Finder:
                 break
         return found[:limit]
 
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        """What is used of the limits of a queue, of a type and of a concurrency key in it."""
+        base = self._keys.base(self._keys.slot(queue))
+        named = queue.encode()
+        names = [QUEUE_NAME, type_name(task_type), *([] if key is None else [key_name(key)])]
+        calls = [Call(base, ("HGETALL", base + b"d")), Call(base, ("HGETALL", base + b"n"))]
+        calls += [Call(base, ("ZSCORE", base + b"g" + named, name)) for name in names]
+        calls += [] if key is None else [Call(base, ("HGET", base + b"r" + named, key))]
+        descriptors, fields, *rest = await self._client.run(calls, repeatable=True)
+        running = [
+            (tally.lane.type, tally.counts.get(State.EXECUTING, 0))
+            for tally in _lane_tallies((descriptors, fields, (), ()))
+            if tally.lane.queue == queue
+        ]
+        dues = [None if score is None else int(float(score)) for score in rest[: len(names)]]
+        return Usage(
+            queue=Used(sum(count for _, count in running), dues[0]),
+            type=Used(sum(count for of_type, count in running if of_type == task_type), dues[1]),
+            key=Used() if key is None else Used(int(rest[-1] or 0), dues[2]),
+        )
+
     async def _leased(self, key: bytes) -> list[bytes]:
         """The ids in a sorted set of alarms, page by page. One whose alarm moves on meanwhile may be there twice."""
         listed: list[bytes] = []
@@ -174,15 +194,9 @@ class Finder:
 def _lane_tallies(reply: Sequence[Reply]) -> list[LaneTally]:
     """The lanes of one slot."""
     descriptors, fields, heads, _ = reply
-    kinds: dict[bytes, tuple[str, str, tuple[str, ...]]] = {
-        kind: msgspec.msgpack.decode(descriptor, type=tuple[str, str, tuple[str, ...]])
-        for kind, descriptor in zip(descriptors[::2], descriptors[1::2], strict=True)
-    }
+    kinds: dict[bytes, bytes] = dict(zip(descriptors[::2], descriptors[1::2], strict=True))
     oldest = {lane: int(float(ready_at)) for lane, ready_at in zip(heads[::2], heads[1::2], strict=True)}
     counts: dict[bytes, dict[State, int]] = {}
     for field, number in zip(fields[::2], fields[1::2], strict=True):
         counts.setdefault(field[:9], {})[STATES[field[9:]]] = int(number)
-    return [
-        LaneTally(Lane(*kinds[lane[:8]], Priority(int(lane[8:]))), states, oldest.get(lane))
-        for lane, states in counts.items()
-    ]
+    return [LaneTally(lane_of(kinds[lane[:8]], lane[8:]), states, oldest.get(lane)) for lane, states in counts.items()]

@@ -8,17 +8,24 @@ leads to its keys without a second index, and all that one operation touches is 
     e                tasks under a lease                         sorted set: id by alarm
     a                other tasks that have an alarm              sorted set: id by alarm
     n                counts                                      hash: <lane><state's code>
-    d                descriptors of the kinds that have tasks    hash: kind -> msgpack [queue, type, capabilities]
+    d                descriptors of the kinds that have tasks    hash: kind -> msgpack [queue, type, capabilities], and
+                                                                 behind them true for tasks with concurrency keys
     q<queue>         lanes of a queue that have ready tasks      hash: lane -> descriptor
     b<queue>         doorbell: a ring per new ready task         list, short, expires
     o                outbox: what the journal has yet to learn   sorted set: id, or id and -, by when it may be read
     y<queue> <key>   idempotency key                             string: holder's id, until when in decimal
+    p<lane> <key>    the ready tasks of a concurrency key        sorted set: id by ready_at
+    f<lane>          the first of each key in a lane             sorted set: id by ready_at
+    k<queue>         keys to be looked at, and when              sorted set: key by moment
+    w<queue>         how many tasks of each key are ready        hash: key; under '' the limit they are full by
+    r<queue>         how many tasks of each key are executing    hash: key
+    g<queue>         when next starts are due, of rates          sorted set: name by moment, expires
     i<tree>          ids in order: the starts of buckets         sorted set by member
     i<tree><start>   a bucket of ids                             sorted set by member
 
-A kind is a digest of (queue, type, capabilities); a lane is a kind and the digit of a priority. Ids are their 16 bytes.
-Every key goes when what it lists goes: with the last task of a slot nothing of the slot is left but its doorbells,
-which expire. These keys are of no slot:
+A kind is a digest of (queue, type, capabilities) and whether there are concurrency keys; a lane is a kind and the digit
+of a priority. Ids are their 16 bytes. Every key goes when what it lists goes: with the last task of a slot nothing of
+the slot is left but its doorbells and what is kept of rates, which expire. These keys are of no slot:
 
     {fl}slots        slots in use                                sorted set: slot by when it was last used, in seconds
     {fl}r<kind>      records of a kind                           hash: name -> version, space, value
@@ -54,14 +61,24 @@ TREES: Final = {state: b"w" if state in (State.QUEUED, State.EXECUTING) else COD
 
 WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o"})
 """What may come behind a slot's base, in the table above."""
-BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i"})
+BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i", b"p", b"f", b"k", b"w", b"r", b"g"})
 """What may come there with something behind it."""
 
 _KINDS_KEPT: Final = 10_000
 
 
+class _Descriptor(Struct, array_like=True):
+    queue: str
+    type: str
+    requires: tuple[str, ...]
+    keyed: bool = False
+
+
+_decode_descriptor: Final = msgspec.msgpack.Decoder(_Descriptor).decode
+
+
 class Kind(Struct, frozen=True):
-    """What tasks of one queue, type and capability set have in common."""
+    """What tasks of one queue, type and capability set have in common, those with concurrency keys by themselves."""
 
     digest: str
     descriptor: bytes
@@ -73,6 +90,8 @@ class Kind(Struct, frozen=True):
     """Its lanes, by priority."""
     mark: bytes
     """Its digest as a value holds it."""
+    keyed: bool
+    """Whether its tasks have concurrency keys."""
 
 
 class Keys:
@@ -84,7 +103,7 @@ class Keys:
         self._prefix = prefix
         self._bases: dict[int, bytes] = {}
         self._slots: dict[str, int] = {}
-        self._kinds: dict[tuple[str, str, tuple[str, ...]], Kind] = {}
+        self._kinds: dict[tuple[str, str, tuple[str, ...], bool], Kind] = {}
 
     def base(self, slot: int) -> bytes:
         """What every key of a slot begins with."""
@@ -106,18 +125,25 @@ class Keys:
 
     def kind(self, spec: Spec | Lane) -> Kind:
         """The kind of a task, or of the tasks of a lane."""
-        what = (spec.queue, spec.type, spec.requires)
+        keyed = spec.keyed if isinstance(spec, Lane) else spec.concurrency_key is not None
+        what = (spec.queue, spec.type, spec.requires, keyed)
         kind = self._kinds.get(what)
         if kind is None:
             if len(self._kinds) >= _KINDS_KEPT:
                 self._kinds.clear()
-            descriptor = msgspec.msgpack.encode(what)
+            descriptor = msgspec.msgpack.encode(what if keyed else what[:3])
             digest = base64.urlsafe_b64encode(hashlib.blake2b(descriptor, digest_size=6).digest()).decode()
             slot = self.slot(spec.queue)
             lanes = tuple(f"{digest}{int(priority)}" for priority in Priority)
             mark = msgspec.msgpack.encode(digest)
-            kind = self._kinds[what] = Kind(digest, descriptor, spec.queue, slot, self.base(slot), lanes, mark)
+            kind = self._kinds[what] = Kind(digest, descriptor, spec.queue, slot, self.base(slot), lanes, mark, keyed)
         return kind
+
+
+def lane_of(kind: bytes, priority: bytes) -> Lane:
+    """The lane of a kind with this descriptor and the digit of a priority."""
+    described = _decode_descriptor(kind)
+    return Lane(described.queue, described.type, described.requires, Priority(int(priority)), described.keyed)
 
 
 def id_bytes(task_id: TaskId) -> bytes | None:

@@ -56,18 +56,30 @@ class Writers(Struct, frozen=True):
     claim: Script
     take: Script
     apply: Script
+    claim_limited: Script
+    take_limited: Script
 
 
 def _writers(*, notes: bool) -> Writers:
-    return Writers(*(_script(n, "listings", "tasks", drains=True, notes=notes) for n in ("claim", "take", "apply")))
+    def writer(name: str, *before: str) -> Script:
+        return _script(name, "listings", "tasks", *before, drains=True, notes=notes)
+
+    return Writers(
+        claim=writer("claim", "lanes"),
+        take=writer("take"),
+        apply=writer("apply", "keyed"),
+        claim_limited=writer("claim_limited", "keyed", "limits", "lanes"),
+        take_limited=writer("take_limited", "keyed", "limits"),
+    )
 
 
 SILENT: Final = _writers(notes=False)
 NOTING: Final = _writers(notes=True)
 """They note what they change in the outbox, for the journal."""
 
-ADD: Final = _script("add", "listings")
+ADD: Final = _script("add", "listings", "keyed")
 ADD_ONE: Final = _script("add_one")
+LOOK: Final = _script("look", "listings", "tasks", "keyed", "limits", drains=True)
 EXTEND: Final = _script("extend", "listings", "tasks", drains=True)
 NOTES: Final = _script("notes", drains=True)
 NOTED: Final = _script("noted", "listings", "tasks", drains=True)

@@ -23,7 +23,7 @@ from fairlead.storage.redis.keys import Keys, id_bytes, id_text
 from fairlead.storage.redis.listening import Listener
 from fairlead.storage.redis.records import Records
 from fairlead.storage.redis.registry import Registry
-from fairlead.storage.redis.spreading import Spread
+from fairlead.storage.redis.spreading import Spread, limit_words
 from fairlead.storage.redis.wire import Reply, Word
 from fairlead.storage.values import (
     Beat,
@@ -33,10 +33,12 @@ from fairlead.storage.values import (
     Filter,
     Held,
     Pulse,
+    QueueOrder,
     Receipt,
     Record,
     Stretch,
     Tally,
+    Usage,
     Verdict,
 )
 
@@ -73,7 +75,9 @@ class RedisStore:
         self._records = Records(self._client, self._keys)
         self._feeder = Feeder(self._client, self._keys)
         self._listener = Listener(self._client, self._keys, blocking=blocking)
-        self._spread = Spread(self._client, self._keys, self._writers.take)
+        self._spread = Spread(self._client, self._keys, self._writers)
+        self._keyed_queues: set[str] = set()
+        """Queues in which tasks with concurrency keys were met: claims need not find out again."""
 
     async def check(self) -> None:
         """Warn when the server may drop tasks by itself."""
@@ -130,6 +134,9 @@ class RedisStore:
     async def count(self, stretches: Sequence[Stretch]) -> list[int]:
         return await self._finder.count(stretches)
 
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        return await self._finder.usage(queue, task_type, key)
+
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)
 
@@ -170,18 +177,34 @@ class RedisStore:
 
     async def _claim(self, claim: Claim) -> list[Task]:
         """The best ready tasks of queues that are on one server."""
-        queues = {order.queue: order.tables for order in claim.queues}
+        queues = {order.queue: order for order in claim.queues}
         bases = [self._keys.base(self._keys.slot(queue)) for queue in queues]
-        tables = [word for queue, choices in queues.items() for word in (queue, encode(choices))]
+        limited = claim.limited or not self._keyed_queues.isdisjoint(queues)
         capabilities = encode(list(claim.capabilities))
         types = b"" if claim.types is None else encode(list(claim.types))
         excluded = encode(list(claim.excluded_types))
         tasks: list[Task] = []
         while (wanted := min(CLAIM_CHUNK, claim.limit - len(tasks))) > 0:
             numbers = (claim.now, claim.until, claim.grace, wanted, len(tasks), CHUNK_BYTES)
-            words = (len(bases), *bases, *numbers, claim.worker, claim.token, capabilities, types, excluded, *tables)
-            reply = await self._client.run_one(Call(bases[0], words, self._writers.claim))
+            words: tuple[Word, ...] = (
+                len(bases),
+                *bases,
+                *numbers,
+                claim.worker,
+                claim.token,
+                capabilities,
+                types,
+                excluded,
+            )
+            script = self._writers.claim_limited if limited else self._writers.claim
+            reply = await self._client.run_one(
+                Call(bases[0], words + _orders(queues.values(), limited=limited), script)
+            )
             left, *found = reply
+            if left < 0:
+                self._keyed_queues.update(queues)
+                limited = True
+                continue
             taken = [task_of(id_text(found[at]), found[at + 1]) for at in range(0, len(found), 2)]
             tasks = tasks + taken if tasks else taken
             if not left and len(taken) < wanted:
@@ -232,6 +255,15 @@ class RedisStore:
                 for at, reply in zip(chunk, replies, strict=True):
                     answers[at] = reply
         return answers
+
+
+def _orders(orders: Iterable[QueueOrder], *, limited: bool) -> tuple[Word, ...]:
+    """What a script that claims is told of each queue."""
+    return tuple(
+        word
+        for order in orders
+        for word in (order.queue, encode(order.tables), *(limit_words(order) if limited else ()))
+    )
 
 
 def _slot_or_any(task_id: TaskId) -> int:

@@ -51,7 +51,7 @@ class LaneBook:
         lane = self.lane(number)
         if lane.priority == priority:
             return number
-        return self.number(Lane(lane.queue, lane.type, lane.requires, priority))
+        return self.number(Lane(lane.queue, lane.type, lane.requires, priority, lane.keyed))
 
     def enter(self, tasks: Iterable[tuple[int, State]]) -> Counter[str]:
         """Take note that tasks have come to be in these lanes and states; how many of each queue became ready."""
@@ -86,11 +86,11 @@ def ready_lanes(connection: sqlite3.Connection, queues: Iterable[str]) -> list[t
     return [(number, lane_of(*columns)) for number, *columns in rows]
 
 
-def lane_columns(lane: Lane) -> tuple[str, str, str, int]:
+def lane_columns(lane: Lane) -> tuple[str, str, str, int, bool]:
     """What a lane is found by."""
-    return lane.queue, lane.type, ",".join(lane.requires), int(lane.priority)
+    return lane.queue, lane.type, ",".join(lane.requires), int(lane.priority), lane.keyed
 
 
-def lane_of(queue: str, kind: str, requires: str, priority: int) -> Lane:
+def lane_of(queue: str, kind: str, requires: str, priority: int, keyed: int) -> Lane:
     """A lane from its columns."""
-    return Lane(queue, kind, tuple(requires.split(",")) if requires else (), Priority(priority))
+    return Lane(queue, kind, tuple(requires.split(",")) if requires else (), Priority(priority), bool(keyed))

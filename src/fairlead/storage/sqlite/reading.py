@@ -85,11 +85,11 @@ def _in_state(state: State) -> str:
 def tally(connection: sqlite3.Connection) -> Tally:
     lanes = [
         LaneTally(
-            lane_of(queue, kind, requires, priority),
+            lane_of(queue, kind, requires, priority, keyed),
             {state: count for state, count in zip(COUNTED, counts, strict=True) if count},
             oldest,
         )
-        for queue, kind, requires, priority, oldest, *counts in connection.execute(statement("lanes_tally"))
+        for queue, kind, requires, priority, keyed, oldest, *counts in connection.execute(statement("lanes_tally"))
     ]
     (alarm,) = connection.execute(statement("next_alarm")).fetchone()
     return Tally(lanes, alarm)

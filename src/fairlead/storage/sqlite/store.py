@@ -18,7 +18,7 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
-from fairlead.storage.sqlite import examining, feeding, reading, writing
+from fairlead.storage.sqlite import examining, feeding, keyed, reading, writing
 from fairlead.storage.sqlite.database import PATIENCE, connect
 from fairlead.storage.sqlite.doorbell import Doorbell
 from fairlead.storage.sqlite.runner import InlineRunner, Runner, ThreadRunner
@@ -33,6 +33,7 @@ from fairlead.storage.values import (
     Record,
     Stretch,
     Tally,
+    Usage,
     Verdict,
 )
 
@@ -97,6 +98,9 @@ class SqliteStore:
 
     async def count(self, stretches: Sequence[Stretch]) -> list[int]:
         return await self._reader.run(partial(reading.count, stretches=stretches))
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        return await self._reader.run(partial(keyed.usage, queue=queue, task_type=task_type, key=key))
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._writer.run(partial(writing.put, kind=kind, name=name, value=value, expected=expected))

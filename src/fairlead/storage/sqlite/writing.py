@@ -15,6 +15,7 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import EXECUTING, QUEUED, State, Status, Task
 from fairlead.storage.merge import merge
+from fairlead.storage.sqlite import keyed
 from fairlead.storage.sqlite.lanes import LaneBook, ready_lanes
 from fairlead.storage.sqlite.reading import unpack_spec, unpack_status
 from fairlead.storage.sqlite.statements import statement, write_rows
@@ -56,6 +57,8 @@ class _Entry:
         (last,) = connection.execute(statement("last_number")).fetchone()
         self._numbers = itertools.count((last or 0) + 1)
         self._tasks: list[tuple[object, ...]] = []
+        self._keyed: list[tuple[object, ...]] = []
+        """Those that have a concurrency key."""
         self._ready: list[tuple[object, ...]] = []
         self._statuses: list[tuple[object, ...]] = []
         self._entered: list[tuple[int, State]] = []
@@ -79,17 +82,24 @@ class _Entry:
             self._connection.execute(statement("key_take"), (*key, spec.id, spec.key_until or 0))
         self._known.add(spec.id)
         number, lane = next(self._numbers), self._book.number(task.lane)
-        self._tasks.append((number, spec.id, lane, _pack(spec), _pack(status)))
+        row = (number, spec.id, lane, _pack(spec), _pack(status))
+        if spec.concurrency_key is None:
+            self._tasks.append(row)
+        else:
+            self._keyed.append((*row, spec.concurrency_key))
         if status.state is QUEUED:
             self._ready.append((lane, status.ready_at, spec.id, number))
         else:
             self._statuses.append(_status_row(number, spec.id, lane, status))
         self._entered.append((lane, status.state))
+        if spec.concurrency_key is not None:
+            keyed.enter(self._connection, spec.queue, lane, spec.concurrency_key, status, spec.id, number)
         return _ADDED
 
     def write(self) -> Counter[str]:
         """Store those who may come in; how many tasks of each queue became ready."""
         write_rows(self._connection, "task_add", self._tasks)
+        write_rows(self._connection, "task_add_keyed", self._keyed)
         write_rows(self._connection, "ready_add", self._ready)
         write_rows(self._connection, "status_set", self._statuses)
         ready = self._book.enter(self._entered)
@@ -103,22 +113,28 @@ class _Entry:
 
 def claim(connection: sqlite3.Connection, request: Claim) -> list[Task]:
     lanes = [
-        (lane, _heads(connection, number))
+        (number, lane, None if lane.keyed else _heads(connection, number))
         for number, lane in ready_lanes(connection, (order.queue for order in request.queues))
         if request.admits(lane)
     ]
-    taken = merge(request, lanes)
+    plain = [(lane, heads) for _, lane, heads in lanes if heads is not None]
+    if request.limited or len(plain) < len(lanes):
+        taken = keyed.choose(connection, request, lanes)
+    else:
+        taken = merge(request, plain)
     # A cursor left open would keep reading what is written here.
-    for _, heads in lanes:
+    for _, heads in plain:
         heads.close()
     tasks: list[Task] = []
     updates: list[tuple[object, ...]] = []
+    fronts = {number for number, lane, _ in lanes if not lane.keyed}
     last: dict[int, tuple[object, ...]] = {}
     for ready_at, task_id, number, lane, packed_status, packed_spec in taken:
         status = claimed(unpack_status(packed_status), request)
         tasks.append(Task(unpack_spec(packed_spec), status))
         updates.append(_status_row(number, task_id, lane, status))
-        last[lane] = lane, ready_at, task_id
+        if lane in fronts:
+            last[lane] = lane, ready_at, task_id
     write_rows(connection, "status_set", updates)
     # What is taken of a lane is its front.
     connection.executemany(statement("ready_take"), last.values())
@@ -165,10 +181,10 @@ class _Statuses:
 
     def __init__(self, connection: sqlite3.Connection, ids: Sequence[TaskId]) -> None:
         self._connection = connection
-        self._rows: dict[TaskId, tuple[int, int, Status]] = {}
+        self._rows: dict[TaskId, tuple[int, int, Status, str | None]] = {}
         self._changed: dict[TaskId, Status | None] = {}
-        for task_id, number, lane, packed in connection.execute(statement("statuses_by_id"), (json.dumps(ids),)):
-            self._rows[task_id] = number, lane, unpack_status(packed)
+        for task_id, number, lane, packed, key in connection.execute(statement("statuses_by_id"), (json.dumps(ids),)):
+            self._rows[task_id] = number, lane, unpack_status(packed), key
 
     def get(self, task_id: TaskId) -> Status | None:
         if task_id in self._changed:
@@ -187,8 +203,12 @@ class _Statuses:
         updates: list[tuple[object, ...]] = []
         again: list[tuple[object, ...]] = []
         for task_id, status in self._changed.items():
-            number, lane, before = self._rows[task_id]
+            number, lane, before, key = self._rows[task_id]
             left.append((lane, before.state))
+            if status is not None and status.state is before.state is EXECUTING:
+                key = None  # it keeps its place
+            if key is not None:
+                keyed.leave(self._connection, book.lane(lane).queue, lane, key, before, task_id)
             if before.state is QUEUED:
                 self._connection.execute(statement("ready_remove"), (lane, before.ready_at, task_id))
             if status is None:
@@ -198,6 +218,8 @@ class _Statuses:
                 lane = book.with_priority(lane, status.priority)
             entered.append((lane, status.state))
             updates.append(_status_row(number, task_id, lane, status))
+            if key is not None:
+                keyed.enter(self._connection, book.lane(lane).queue, lane, key, status, task_id, number)
             if status.state is QUEUED:
                 again.append((lane, status.ready_at, task_id, number))
         write_rows(self._connection, "status_set", updates)

@@ -18,14 +18,18 @@
 -- The candidates are read without locks, then locked one by one in order of service, skipping what others hold, until
 -- there are enough. Rows are reached by ctid: a version seen by this statement's snapshot stays where it is.
 --
--- Returns the number of candidates and the tasks taken, best first; one row with null columns when none was taken.
-WITH lane AS MATERIALIZED (
+-- Returns the number of candidates and the tasks taken, best first; one row with null columns when none was taken. The
+-- number is -1, and nothing is taken, if any of the queues has tasks with concurrency keys: limiting.py is to choose.
+WITH keyed AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM {schema}.route AS r WHERE r.keyed AND r.queue = ANY ($10::text[])) AS found
+),
+lane AS MATERIALIZED (
     SELECT r.id AS route, o.priority, o.head_start, o.afters::bigint[] AS afters, o.ranks::int[] AS ranks
     FROM unnest($10::text[], $11::smallint[], $12::bigint[], $13::text[], $14::text[])
         AS o (queue, priority, head_start, afters, ranks)
     JOIN {schema}.route AS r ON r.queue = o.queue
     WHERE r.requires <@ $7::text[] AND ($8::text[] IS NULL OR r.type = ANY ($8::text[]))
-        AND r.type <> ALL ($9::text[])
+        AND r.type <> ALL ($9::text[]) AND NOT (SELECT found FROM keyed)
 ),
 head AS MATERIALIZED (
     SELECT
@@ -65,6 +69,6 @@ tallied AS (
     FROM (SELECT route, priority, count(*) AS tasks FROM taken GROUP BY route, priority) AS c
     CROSS JOIN (VALUES (1, -1), (2, 1)) AS s (state, sign)
 )
-SELECT (SELECT count(*) FROM head), {columns}
+SELECT CASE WHEN (SELECT found FROM keyed) THEN -1 ELSE (SELECT count(*) FROM head) END, {columns}
 FROM (VALUES (0)) AS always (one) LEFT JOIN taken AS t ON true
 ORDER BY t.rank, t.since, t.id

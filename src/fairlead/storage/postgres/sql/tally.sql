@@ -1,6 +1,6 @@
 -- How the whole store stands: one row per lane that has tasks.
 --
--- Returns queue, type, capability set, priority, states, tasks in each, when the wait of its head began, and (the same
+-- Returns queue, type, capability set, priority, whether its tasks have concurrency keys, states, tasks in each, when the wait of its head began, and (the same
 -- in every row) the earliest alarm.
 WITH counted AS MATERIALIZED (
     SELECT y.route, y.priority, y.state, sum(y.tasks)::bigint AS tasks
@@ -9,7 +9,7 @@ WITH counted AS MATERIALIZED (
     HAVING sum(y.tasks) <> 0
 )
 SELECT
-    r.queue, r.type, r.requires, c.priority, array_agg(c.state), array_agg(c.tasks),
+    r.queue, r.type, r.requires, c.priority, r.keyed, array_agg(c.state), array_agg(c.tasks),
     (
         SELECT t.ready_at FROM {schema}.task AS t
         WHERE t.route = r.id AND t.priority = c.priority AND t.state = 1

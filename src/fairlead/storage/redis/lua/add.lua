@@ -3,7 +3,7 @@
 -- KEYS[1]  the slot's base
 -- ARGV[1]  now
 -- ARGV[2]  how many kinds follow
--- ARGV     per kind: kind, queue, descriptor, the queue's bound or ''
+-- ARGV     per kind: kind, queue, descriptor, the queue's bound or '', 1 if its tasks have concurrency keys, else ''
 -- ARGV     per task: id, lane, state's code, ready_at, alarm or '', idempotency key, value
 --          where the key is '', or until when it is held, a space, its queue, a space and its name
 --
@@ -13,7 +13,7 @@ local base, kinds, depths = KEYS[1], {}, {}
 local at = 3
 for _ = 1, ARGV[2] do
   kinds[ARGV[at]] = at
-  at = at + 4
+  at = at + 5
 end
 
 -- The holder of an idempotency key, if it is held now.
@@ -80,6 +80,10 @@ for first = at, #ARGV, 7 do
   if receipt == 1 then
     if code == 'q' then
       put(indexes, 'l' .. lane, ready_at, id)
+      if ARGV[kind + 4] ~= '' then
+        local _, _, _, keys = cmsgpack.unpack_limit(value, 3, 1)
+        queue_up(base, ARGV[kind + 1], lane, keys[2], ready_at, id)
+      end
     end
     if alarm ~= '' then
       put(indexes, 'a', alarm, id)

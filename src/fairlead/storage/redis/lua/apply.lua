@@ -17,7 +17,14 @@ local function load(id)
     if value then
       local _, at, kind, key = cmsgpack.unpack_limit(value, 3, 1)
       local status = status_at(value, at)
-      task = { id = id, at = at, kind = kind, key = key, value = value, was = status, status = status }
+      local concurrency_key
+      if type(key) == 'table' then
+        key, concurrency_key = key[1] ~= '' and key[1] or nil, key[2]
+      end
+      task = {
+        id = id, at = at, kind = kind, key = key, value = value, was = status, status = status,
+        concurrency_key = concurrency_key,
+      }
     end
     tasks[id] = task
     order[#order + 1] = id
@@ -88,6 +95,9 @@ for _, id in ipairs(order) do
   if task and task.changed then
     local queue = stored_kind(base, task.kind).queue
     index(base, id, task.kind, task.was, task.status, -1)
+    if task.concurrency_key then
+      move(base, queue, task.kind, task.concurrency_key, id, task.was, task.status)
+    end
     if task.status then
       call('set', base .. 't' .. id, task.value)
       index(base, id, task.kind, task.status, task.was, 1)

@@ -10,47 +10,8 @@
 -- ARGV[11] excluded types, a msgpack array
 -- ARGV     per queue: its name, its tables (msgpack: tables of four lines [rank, head start, [[after, rank], ...]])
 --
--- Returns 1 if tasks were left for their size alone, else 0; then id, value, id, value, ... best first.
-
-local now, till, grace, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local first_turn, enough, worker, token = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8]
-
-local function set_of(list)
-  local set = {}
-  for _, member in ipairs(list) do
-    set[member] = true
-  end
-  return set
-end
-
-local capabilities = set_of(cmsgpack.unpack(ARGV[9]))
-local types = ARGV[10] ~= '' and set_of(cmsgpack.unpack(ARGV[10]))
-local excluded = set_of(cmsgpack.unpack(ARGV[11]))
-
-local function admits(descriptor)
-  local kind = cmsgpack.unpack(descriptor)
-  if excluded[kind[2]] or (types and not types[kind[2]]) then
-    return false
-  end
-  for _, capability in ipairs(kind[3]) do
-    if not capabilities[capability] then
-      return false
-    end
-  end
-  return true
-end
-
--- Let a lane's head be the next one it has; heads are fetched a few at a time, as they are needed.
-local function advance(lane)
-  lane.at = lane.at + 2
-  if lane.at > #lane.heads then
-    lane.heads = call('zrange', lane.key, lane.taken, lane.taken + lane.fetch - 1, 'withscores')
-    lane.fetch = math.min(2 * lane.fetch, limit)
-    lane.at = 1
-  end
-  lane.id = lane.heads[lane.at]
-  lane.ready_at = tonumber(lane.heads[lane.at + 1])
-end
+-- Returns 1 if tasks were left for their size alone, else 0; then id, value, id, value, ... best first. Returns -1, and
+-- has taken nothing, when some of the tasks have concurrency keys: claim_limited.lua is to be called.
 
 -- Lanes of one queue and priority are in the same order under every table: the head of the line is the least of theirs.
 local function find_head(line)
@@ -64,19 +25,6 @@ local function find_head(line)
   line.head = best
 end
 
-local function judge(line, turn)
-  local rule = line.tables[turn % #line.tables + 1][line.priority + 1]
-  local rank, waited = rule[1], now - line.head.ready_at
-  for _, step in ipairs(rule[3]) do
-    if waited < step[1] then
-      break
-    end
-    rank = step[2]
-  end
-  line.rank = rank
-  line.mark = line.head.ready_at - rule[2]
-end
-
 local lines, slots = {}, {}
 for at = 1, #KEYS do
   local base, queue, tables = KEYS[at], ARGV[10 + 2 * at], cmsgpack.unpack(ARGV[11 + 2 * at])
@@ -85,7 +33,11 @@ for at = 1, #KEYS do
   local by_priority = {}
   local ready = call('hgetall', base .. 'q' .. queue)
   for entry = 1, #ready, 2 do
-    if admits(ready[entry + 1]) then
+    local kind = cmsgpack.unpack(ready[entry + 1])
+    if admits(kind) then
+      if kind[4] then
+        return { -1 } -- nothing is written yet
+      end
       local priority = tonumber(string.sub(ready[entry], 9))
       local line = by_priority[priority]
       if not line then

@@ -1,2 +1,2 @@
--- A new lane. Parameters: queue, type, requires, priority.
-INSERT INTO lane (queue, type, requires, priority) VALUES (?, ?, ?, ?)
+-- A new lane. Parameters: queue, type, requires, priority, keyed.
+INSERT INTO lane (queue, type, requires, priority, keyed) VALUES (?, ?, ?, ?, ?)

@@ -1,2 +1,2 @@
 -- What a lane is of. Parameters: lane.
-SELECT queue, type, requires, priority FROM lane WHERE lane = ?
+SELECT queue, type, requires, priority, keyed FROM lane WHERE lane = ?

@@ -4,6 +4,7 @@ SELECT
     type,
     requires,
     priority,
+    keyed,
     (SELECT min(ready_at) FROM ready WHERE ready.lane = lane.lane),
     scheduled, queued, executing, completed, failed, dead_letter, cancelled
 FROM lane

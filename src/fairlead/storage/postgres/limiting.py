@@ -1,0 +1,270 @@
+"""How tasks are claimed from queues that have limits, or tasks with concurrency keys.
+
+Claims of such a queue take turns, by a lock that lasts for their transaction, so that what they count stands until they
+commit. The lanes' heads are read and merged here, and the tasks chosen are taken by their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant
+from fairlead.core.limits import Limits
+from fairlead.core.task import Lane, Priority, Task
+from fairlead.storage.limiting import QUEUE_NAME, Front, Gate, PlainFront, key_name, limits_of, merge_limited, type_name
+from fairlead.storage.merge import Head
+from fairlead.storage.postgres import arrays
+from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres.rows import task_id_of, task_of
+from fairlead.storage.postgres.sessions import Row, Session
+from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.values import Claim, Usage, Used
+
+_TRIES: Final = 8
+_written: Final = msgspec.json.Encoder().encode
+
+_Place: TypeAlias = tuple[int, int, str]
+"""A route, a priority and a key: where a key may be at the front."""
+
+
+class _Closed(Struct, frozen=True):
+    """A key that a claim found full."""
+
+    place: _Place
+    queue: str
+    until: Instant
+
+
+class LimitedClaim:
+    """One claim under limits, within its transaction."""
+
+    def __init__(self, session: Session, statements: Statements, address: Address, claim: Claim) -> None:
+        self._session = session
+        self._statements = statements
+        self._schema = address.schema
+        self._claim = claim
+        self._limits = limits_of(claim)
+        self._queues = arrays.texts(sorted(self._limits))
+
+    async def run(self, reach: int) -> list[Task]:
+        """The tasks taken, best first."""
+        await self._fetch("read_committed")
+        await self._fetch("lock_claims", self._schema, self._queues)
+        names = sorted(self._limits)
+        unders = [_text(self._limits[name]) for name in names]
+        await self._fetch("wake", self._queues, arrays.texts(unders), self._claim.now)
+        tasks: list[Task] = []
+        for _ in range(_TRIES):
+            left = replace(self._claim, limit=self._claim.limit - len(tasks), queues=_turned(self._claim, len(tasks)))
+            taken, more = await self._round(left, reach)
+            tasks += taken
+            if len(tasks) == self._claim.limit or not more:
+                break
+        return tasks
+
+    async def _round(self, claim: Claim, reach: int) -> tuple[list[Task], bool]:
+        """Some tasks, and whether there may be more that were not looked at."""
+        heads, keyed = await self._heads(reach), await self._keyed(claim, reach)
+        if not heads and not keyed:
+            return [], False
+        plain = _plain_fronts(heads)
+        fronts = _keyed_fronts(keyed)
+        gate = await self._gate(claim, [front.lane for front in plain] + [front.lane for front in fronts], keyed)
+        every: list[Front] = [*plain, *fronts]
+        chosen = [TaskId(head[1]) for head in merge_limited(claim, every, gate)]
+        taken = await self._take(claim, chosen)
+        await self._arrange(fronts, {task.id for task in taken})
+        if dues := gate.dues():
+            await self._keep(dues)
+        deep = len(heads) >= reach or len(keyed) >= reach
+        return taken, deep and bool(chosen or any(front.closed for front in fronts))
+
+    async def _heads(self, reach: int) -> list[Row]:
+        return await self._session.fetch(self._statements.reaching("heads", reach), (*self._wish(), True))
+
+    async def _keyed(self, claim: Claim, reach: int) -> list[Row]:
+        most = [limits.key.running or claim.limit for limits in self._limits.values()]
+        depth = min(max(most), claim.limit)
+        return await self._session.fetch(self._statements.reaching("fronts", reach), (*self._wish(), depth))
+
+    def _wish(self) -> tuple[Any, ...]:
+        claim = self._claim
+        types = None if claim.types is None else arrays.texts(sorted(claim.types))
+        excluded = arrays.texts(sorted(claim.excluded_types))
+        return self._queues, arrays.texts(sorted(claim.capabilities)), types, excluded
+
+    async def _gate(self, claim: Claim, lanes: Iterable[Lane], keyed: Sequence[Row]) -> Gate:
+        """What the limits leave room for, as far as these lanes and keys need it."""
+        types = {(lane.queue, lane.type) for lane in lanes}
+        keys = sorted({(row[0], bytes(row[4])) for row in keyed})
+        packed = arrays.byteas([key for _, key in keys])
+        running: dict[tuple[str, str], int] = {}
+        if any(_counts(limits) for limits in self._limits.values()):
+            rows = await self._fetch("running", self._queues)
+            running = {(queue, task_type): count for queue, task_type, count in rows}
+        rows = await self._fetch("running_keys", self._queues, packed) if keys else []
+        of_keys = {(queue, key.decode()): count for queue, key, count in rows}
+        dues: dict[tuple[str, str], Instant] = {}
+        if any(limits.paced for limits in self._limits.values()):
+            names = {
+                QUEUE_NAME,
+                *(type_name(of_type) for _, of_type in types),
+                *(key_name(k.decode()) for _, k in keys),
+            }
+            rows = await self._fetch("dues", self._queues, arrays.byteas([name.encode() for name in sorted(names)]))
+            dues = {(queue, name.decode()): due for queue, name, due in rows}
+        return Gate(
+            claim, running, lambda queue, name: dues.get((queue, name)), lambda queue, key: of_keys.get((queue, key), 0)
+        )
+
+    async def _take(self, claim: Claim, chosen: Sequence[TaskId]) -> list[Task]:
+        if not chosen:
+            return []
+        lease = (claim.now, claim.until, claim.grace, claim.token, claim.worker)
+        rows = await self._fetch("take", *lease, claim.limit, arrays.uuids(chosen))
+        return [task_of(row) for row in rows]
+
+    async def _arrange(self, fronts: Sequence[_KeyedFront], taken: set[TaskId]) -> None:
+        """Let the next of each key come to the front, and full keys go from there."""
+        moved = {place for front in fronts for place in front.moved}
+        closed = {entry.place: entry for front in fronts for entry in front.closed}
+        if not moved and not closed:
+            return
+        await self._fetch("front_leave", *_places(moved | closed.keys()))
+        if stay := moved - closed.keys():
+            await self._fetch("front_come", *_places(stay))
+        if closed:
+            by_key = {(entry.queue, entry.place[2]): entry.until for entry in closed.values()}
+            await self._fetch(
+                "look_later",
+                *_keys(by_key),
+                arrays.int8s(list(by_key.values())),
+                arrays.texts([_text(self._limits[queue]) for queue, _ in by_key]),
+            )
+        # A task that someone else is changing was not taken: its place is free, and a key may have been closed for it.
+        missed = {key for front in fronts for task_id, key in front.chosen if task_id not in taken}
+        if missed:
+            await self._fetch("nudge", *_keys(missed))
+
+    async def _keep(self, dues: Mapping[tuple[str, str], Instant]) -> None:
+        await self._fetch("due_set", self._claim.now, *_keys(dues), arrays.int8s(list(dues.values())))
+
+    async def _fetch(self, name: str, *parameters: Any) -> list[Row]:
+        return await self._session.fetch(self._statements[name], parameters)
+
+
+async def usage(session: Session, statements: Statements, queue: str, task_type: str, key: str | None) -> Usage:
+    """What is used of the limits of a queue, of a type and of a concurrency key in it."""
+    queues, keys = arrays.texts([queue]), arrays.byteas([] if key is None else [key.encode()])
+    running = {of_type: count for _, of_type, count in await session.fetch(statements["running"], (queues,))}
+    of_key = [int(count) for _, _, count in await session.fetch(statements["running_keys"], (queues, keys))]
+    names = [QUEUE_NAME, type_name(task_type), key_name(key or "")]
+    rows = await session.fetch(statements["dues"], (queues, arrays.byteas([name.encode() for name in names])))
+    dues = {name.decode(): due for _, name, due in rows}
+    return Usage(
+        queue=Used(sum(running.values()), dues.get(names[0])),
+        type=Used(running.get(task_type, 0), dues.get(names[1])),
+        key=Used(sum(of_key), dues.get(names[2])),
+    )
+
+
+class _KeyedFront:
+    """The front of a lane of keyed tasks, for one claim: the keys there and the first tasks of each."""
+
+    def __init__(self, lane: Lane, route: int, rows: Iterable[Row]) -> None:
+        self.lane = lane
+        self._route = route
+        self._lines: dict[str, list[Head]] = {}
+        self.moved: set[_Place] = set()
+        """The keys of which the first task is another one now."""
+        self.closed: list[_Closed] = []
+        self.chosen: list[tuple[TaskId, tuple[str, str]]] = []
+        """The tasks taken, with their queues and keys."""
+        for *_, packed, ready_at, text in rows:
+            key = packed.decode()
+            if text is None:
+                self.moved.add(self._place(key))
+            else:
+                head = (ready_at, task_id_of(text))
+                line = self._lines.setdefault(key, [])
+                if head not in line:
+                    line.append(head)
+
+    @property
+    def head(self) -> Head | None:
+        return min((line[0] for line in self._lines.values() if line), default=None)
+
+    @property
+    def key(self) -> str:
+        head = self.head
+        return next(key for key, line in self._lines.items() if line and line[0] == head)
+
+    def take(self) -> None:
+        key = self.key
+        _, task_id = self._lines[key].pop(0)
+        self.moved.add(self._place(key))
+        self.chosen.append((task_id, (self.lane.queue, key)))
+
+    def close(self, until: Instant) -> None:
+        key = self.key
+        del self._lines[key]
+        self.closed.append(_Closed(self._place(key), self.lane.queue, until))
+
+    def _place(self, key: str) -> _Place:
+        return self._route, int(self.lane.priority), key
+
+
+def _plain_fronts(rows: Sequence[Row]) -> list[PlainFront]:
+    def heads(group: Iterable[Row]) -> Iterator[Head]:
+        return iter([(ready_at, task_id_of(text)) for *_, ready_at, text in group])
+
+    return [
+        # The route stands for the capabilities; type and queue are what limits are about.
+        PlainFront(Lane(queue, task_type, (str(route),), Priority(priority)), heads(list(group)))
+        for (queue, route, priority, task_type), group in groupby(rows, key=lambda row: row[:4])
+    ]
+
+
+def _keyed_fronts(rows: Sequence[Row]) -> list[_KeyedFront]:
+    return [
+        _KeyedFront(Lane(queue, task_type, (str(route),), Priority(priority), keyed=True), route, list(group))
+        for (queue, route, task_type, priority), group in groupby(rows, key=lambda row: row[:4])
+    ]
+
+
+def _turned(claim: Claim, turn: int) -> tuple[Any, ...]:
+    """The queues of the rest of a claim: their tables go on where they were."""
+    return tuple(
+        replace(order, tables=tuple(order.tables[(turn + at) % len(order.tables)] for at in range(len(order.tables))))
+        for order in claim.queues
+    )
+
+
+def _counts(limits: Limits) -> bool:
+    return any(limit.running is not None for limit in (limits.queue, *limits.types.values()))
+
+
+def _places(places: Iterable[_Place]) -> tuple[Any, ...]:
+    ordered = sorted(places)
+    return (
+        arrays.int4s([route for route, _, _ in ordered]),
+        arrays.int2s([priority for _, priority, _ in ordered]),
+        arrays.byteas([key.encode() for _, _, key in ordered]),
+    )
+
+
+def _keys(keys: Iterable[tuple[str, str]]) -> tuple[Any, ...]:
+    """Queues and keys, or names, as columns."""
+    given = list(keys)
+    return arrays.texts([queue for queue, _ in given]), arrays.byteas([key.encode() for _, key in given])
+
+
+def _text(limits: Limits) -> str:
+    return _written(limits.key).decode()

@@ -1,0 +1,182 @@
+-- Put in front of the scripts that claim under limits, behind keyed.lua: what limits leave room for, as in
+-- fairlead.core.limits, whose arithmetic this repeats.
+--
+-- A queue is { base, name, queue's limit, types' limits, each key's limit, the last one packed }, where a limit is
+-- [running or nil, [interval, slack] or nil].
+
+local LOOKS = 1000 -- how many keys that may go on a claim looks at
+local DUES_LIFE = 3600000 -- milliseconds that what is kept of rates outlives the last start that counts
+
+local function limits_of(base, name, limits, under)
+  local given = cmsgpack.unpack(limits)
+  return {
+    base = base, name = name, whole = given[1], types = given[2], key = given[3], under = under, meters = {},
+    waiting = base .. 'w' .. name, looks = base .. 'k' .. name, dues = base .. 'g' .. name,
+  }
+end
+
+-- How many tasks of a queue are executing, of one type or of all.
+local function executing(limits, task_type)
+  if not limits.executing then
+    limits.executing = {}
+    local queues, stored = {}, call('hgetall', limits.base .. 'd')
+    for entry = 1, #stored, 2 do
+      queues[stored[entry]] = cmsgpack.unpack(stored[entry + 1])
+    end
+    local numbers = call('hgetall', limits.base .. 'n')
+    for entry = 1, #numbers, 2 do
+      local kind = queues[string.sub(numbers[entry], 1, 8)]
+      if string.sub(numbers[entry], 10) == 'e' and kind and kind[1] == limits.name then
+        limits.executing[kind[2]] = (limits.executing[kind[2]] or 0) + numbers[entry + 1]
+      end
+    end
+  end
+  local sum = 0
+  for each, number in pairs(limits.executing) do
+    if not task_type or task_type == each then
+      sum = sum + number
+    end
+  end
+  return sum
+end
+
+local function meter(limits, name, limit, count)
+  local found = limits.meters[name]
+  if not found then
+    found = { name = name, most = limit[1], pace = limit[2], running = limit[1] and count() or 0 }
+    if found.pace then
+      found.due = tonumber(call('zscore', limits.dues, name) or nil)
+    end
+    limits.meters[name] = found
+  end
+  return found
+end
+
+local function is_foreign(pace, due, now)
+  return due > now + 2 * (pace[1] + pace[2])
+end
+
+-- From when on one more may start.
+local function opens_at(found, now)
+  if found.most and found.running >= found.most then
+    return NEVER
+  elseif not found.pace or not found.due or is_foreign(found.pace, found.due, now) then
+    return now
+  end
+  return found.due - found.pace[2]
+end
+
+local function start(found, now)
+  found.running = found.running + 1
+  local pace, due = found.pace, found.due
+  if pace then
+    found.due = ((not due or is_foreign(pace, due, now)) and now or math.max(now, due)) + pace[1]
+    found.moved = true
+  end
+end
+
+-- The meters of a queue and of a type in it, as far as these are limited.
+local function wide(limits, task_type)
+  local found = {}
+  if limits.whole[1] or limits.whole[2] then
+    found[1] = meter(limits, 'q', limits.whole, function() return executing(limits) end)
+  end
+  local limit = limits.types[task_type]
+  if limit then
+    found[#found + 1] = meter(limits, 't' .. task_type, limit, function() return executing(limits, task_type) end)
+  end
+  return found
+end
+
+local function is_shut(limits, task_type, now)
+  for _, found in ipairs(wide(limits, task_type)) do
+    if opens_at(found, now) > now then
+      return true
+    end
+  end
+  return false
+end
+
+local function of_key(limits, key)
+  return meter(limits, 'k' .. key, limits.key, function()
+    return tonumber(call('hget', limits.base .. 'r' .. limits.name, key) or 0)
+  end)
+end
+
+-- Count a task that is taken; without a key, `key` is nil.
+local function count_start(limits, task_type, key, now)
+  for _, found in ipairs(wide(limits, task_type)) do
+    start(found, now)
+  end
+  if key then
+    start(of_key(limits, key), now)
+  end
+end
+
+-- The key of a head is full until then: its tasks are no longer to be seen.
+local function close(limits, lane, key, id, till)
+  call('zrem', limits.base .. 'f' .. lane, id)
+  call('zadd', limits.looks, string.format('%.0f', till), key)
+  call('hset', limits.waiting, '', limits.under)
+end
+
+-- Let the keys come to the front that may go on by now, or were full by another limit. `lanes` are those of the queue
+-- that have ready tasks with keys.
+local function look(limits, lanes, now)
+  local under = call('hget', limits.waiting, '')
+  if under and under ~= limits.under then
+    local all = {}
+    for _, key in ipairs(call('zrange', limits.looks, 0, -1)) do
+      all[#all + 1] = '0'
+      all[#all + 1] = key
+    end
+    write('zadd', limits.looks, all)
+    call('hdel', limits.waiting, '')
+  end
+  for _, key in ipairs(call('zrangebyscore', limits.looks, '-inf', now, 'limit', 0, LOOKS)) do
+    call('zrem', limits.looks, key)
+    for _, lane in ipairs(lanes) do
+      come(limits.base, lane, key)
+    end
+  end
+end
+
+-- Write down when the next starts are due, and forget what is past.
+local function keep_dues(limits, now)
+  local list, last = {}, 0
+  for _, found in pairs(limits.meters) do
+    if found.moved then
+      list[#list + 1] = string.format('%.0f', found.due)
+      list[#list + 1] = found.name
+      last = math.max(last, found.due)
+    end
+  end
+  call('zremrangebyscore', limits.dues, '-inf', now)
+  if #list > 0 then
+    write('zadd', limits.dues, list)
+    call('pexpire', limits.dues, string.format('%.0f', math.floor((last - now) / 1000) + DUES_LIFE))
+  end
+end
+
+-- Let a queued task be executing under a lease. The caller takes it out of its lane, or counts it out of it.
+local function hold(base, id, value, now, till, grace, worker, token)
+  local _, at = cmsgpack.unpack_one(value, 1)
+  local status = status_at(value, at)
+  if status.clock == 'a' then
+    call('zrem', base .. 'a', id)
+  end
+  lease(status, now, till, grace, worker, token)
+  value = string.sub(value, 1, at) .. packed(status) .. string.sub(value, status.rest + 1)
+  call('set', base .. 't' .. id, value)
+  call('zadd', base .. 'e', text_of(status.alarm), id)
+  if NOTES then
+    call('zadd', base .. 'o', noted_at, id)
+  end
+  return value
+end
+
+-- The concurrency key in a task's value.
+local function key_in(value)
+  local _, _, _, keys = cmsgpack.unpack_limit(value, 3, 1)
+  return type(keys) == 'table' and keys[2] or nil
+end

@@ -1,0 +1,67 @@
+-- Take these tasks of one slot, as far as they are still ready and limits leave room: take.lua under limits.
+--
+-- KEYS[1]  the slot's base
+-- ARGV[1]  now      ARGV[2]  until    ARGV[3]  grace
+-- ARGV[4]  worker   ARGV[5]  token
+-- ARGV[6]  how many queues follow
+-- ARGV     per queue: its name, its limits (msgpack, see limits.lua), the limit of each key packed by itself
+-- ARGV     ids, best first
+--
+-- Returns {id, value, id, value, ... of those taken}, {descriptors of kinds that are shut for now}.
+
+local base, worker, token = KEYS[1], ARGV[4], ARGV[5]
+local now, till, grace = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local queues, argument = {}, 7
+for _ = 1, ARGV[6] do
+  queues[ARGV[argument]] = limits_of(base, ARGV[argument], ARGV[argument + 1], ARGV[argument + 2])
+  argument = argument + 3
+end
+
+local taken, shut = {}, {}
+
+local function take(id, value)
+  local _, at, kind, keys = cmsgpack.unpack_limit(value, 3, 1)
+  local was = status_at(value, at)
+  if was.code ~= 'q' then
+    return
+  end
+  local key = type(keys) == 'table' and keys[2] or nil
+  local descriptor = stored_kind(base, kind).descriptor
+  local described = cmsgpack.unpack(descriptor)
+  local limits = queues[described[1]]
+  if is_shut(limits, described[2], now) then
+    shut[#shut + 1] = descriptor
+    return
+  end
+  local opens = key and opens_at(of_key(limits, key), now) or now
+  if opens > now then
+    close(limits, kind .. was.priority, key, id, opens)
+    return
+  end
+  count_start(limits, described[2], key, now)
+  local status = status_at(value, at)
+  lease(status, now, till, grace, worker, token)
+  value = string.sub(value, 1, at) .. packed(status) .. string.sub(value, status.rest + 1)
+  call('set', base .. 't' .. id, value)
+  index(base, id, kind, was, status, -1)
+  index(base, id, kind, status, was, 1)
+  note(base, id)
+  if key then
+    move(base, limits.name, kind, key, id, was, status)
+  end
+  taken[#taken + 1] = id
+  taken[#taken + 1] = value
+end
+
+for at = argument, #ARGV do
+  local value = call('get', base .. 't' .. ARGV[at])
+  if value then
+    take(ARGV[at], value)
+  end
+end
+flush(base)
+for _, limits in pairs(queues) do
+  keep_dues(limits, now)
+end
+return { taken, shut }

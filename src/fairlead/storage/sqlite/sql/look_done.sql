@@ -1,0 +1,2 @@
+-- A key was looked at. Parameters: queue, key.
+DELETE FROM look WHERE queue = ? AND key = ?

@@ -1,0 +1,2 @@
+-- How many tasks of a key are executing. Parameters: queue, key.
+SELECT tasks FROM running WHERE queue = ? AND key = ?
