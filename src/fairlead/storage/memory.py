@@ -21,11 +21,11 @@ from msgspec.structs import astuple
 from fairlead.core.diagnosis import MEMORY, Examination, Level, durability
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import QUEUED, WAITING, Lane, State, Status, Task
+from fairlead.core.task import COMPLETED, QUEUED, WAITING, After, Lane, State, Status, Task
 from fairlead.storage.heap import Heap, wants_compacting
 from fairlead.storage.merge import Head, merge
 from fairlead.storage.positions import BEFORE_ALL, number_at, position_of
-from fairlead.storage.steps import claimed, extended, judged, pulse
+from fairlead.storage.steps import claimed, counted, ends, extended, judged, pulse, released
 from fairlead.storage.values import (
     APPLIED,
     Added,
@@ -38,6 +38,7 @@ from fairlead.storage.values import (
     KeyHeld,
     Known,
     LaneTally,
+    Missing,
     Pulse,
     Receipt,
     Record,
@@ -47,6 +48,7 @@ from fairlead.storage.values import (
 )
 
 _RINGS_KEPT: Final = 64
+_NOWHERE: Final[Mapping[TaskId, State]] = {}
 
 
 class _Line:
@@ -78,6 +80,8 @@ class MemoryStore:
         self._tasks: dict[TaskId, Task] = {}
         self._ids: list[TaskId] = []
         self._keys: dict[tuple[str, str], TaskId] = {}
+        self._dependents: dict[TaskId, list[TaskId]] = {}
+        """Those who wait for a task that has not ended."""
         self._queues: dict[str, dict[Lane, _Line]] = {}
         self._waiting: Counter[str] = Counter()
         self._alarms = Heap(self._alarm_is_live)
@@ -87,9 +91,16 @@ class MemoryStore:
         self._waiters: deque[_Waiter] = deque()
         self._rings: Counter[str] = Counter()
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self,
+        tasks: Sequence[Task],
+        *,
+        now: Instant,
+        bounds: Mapping[str, int],
+        elsewhere: Mapping[TaskId, State] = _NOWHERE,
+    ) -> list[Receipt]:
         with self._lock:
-            receipts = [self._add(task, now, bounds) for task in tasks]
+            receipts = [self._add(task, now, bounds, elsewhere) for task in tasks]
             self._ring(tasks)
         return receipts
 
@@ -228,7 +239,7 @@ class MemoryStore:
         line = self._queues.get(lane.queue, {}).get(lane)
         return [0] * len(places) if line is None else line.ready.count(places)
 
-    def _add(self, task: Task, now: Instant, bounds: Mapping[str, int]) -> Receipt:
+    def _add(self, task: Task, now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]) -> Receipt:
         spec = task.spec
         if spec.id in self._tasks:
             return Known()
@@ -237,6 +248,13 @@ class MemoryStore:
             until = holder.spec.key_until
             if until is not None and until > now:
                 return KeyHeld(holder.id)
+        named: dict[TaskId, State] = {}
+        if spec.after is not None and task.status.waits:
+            found = self._states(spec.after, elsewhere)
+            if isinstance(found, Missing):
+                return found
+            named = found
+            task = Task(spec, counted(task.status, named.values()))
         bound = bounds.get(spec.queue)
         if bound is not None and task.state.waiting and (depth := self._waiting[spec.queue]) >= bound:
             return Full(depth, bound)
@@ -245,7 +263,21 @@ class MemoryStore:
         self._tasks[spec.id] = task
         self._index_id(spec.id)
         self._enter(task, task.lane)
+        for parent, state in named.items():
+            if not state.ended:
+                self._dependents.setdefault(parent, []).append(spec.id)
         return Added()
+
+    def _states(self, after: After, elsewhere: Mapping[TaskId, State]) -> dict[TaskId, State] | Missing:
+        """How those stand that a task is to wait for."""
+        states: dict[TaskId, State] = {}
+        for named in after.tasks:
+            task = self._tasks.get(named)
+            state = elsewhere.get(named) if task is None else task.state
+            if state is None:
+                return Missing(named)
+            states[named] = state
+        return states
 
     def _extend(self, beat: Beat, until: Instant, grace: Span) -> Pulse:
         task = self._tasks.get(beat.id)
@@ -262,7 +294,20 @@ class MemoryStore:
                 self._remove(task)
             else:
                 self._set(task, change.status)
+            if self._dependents and ends(task.status, change.status):
+                completed = change.status is not None and change.status.state is COMPLETED
+                if any(dependent.status.pending == 0 for dependent in self._count_end(task.id, completed)):
+                    verdict = Verdict.RELEASED
         return verdict
+
+    def _count_end(self, task_id: TaskId, completed: bool) -> list[Task]:
+        """Let those who wait for a task know that it has ended; as they stand then."""
+        dependents = map(self._tasks.get, self._dependents.pop(task_id, ()))
+        return [
+            self._set(task, released(task.status, 1, 0 if completed else 1))
+            for task in dependents
+            if task is not None and task.status.waits
+        ]
 
     def _set(self, task: Task, status: Status) -> Task:
         changed = Task(task.spec, status)

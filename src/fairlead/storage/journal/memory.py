@@ -31,9 +31,14 @@ class NotingMemoryStore(MemoryStore):
         verdicts = await super().apply(changes)
         with self._lock:
             for change, verdict in zip(changes, verdicts, strict=True):
-                if verdict is Verdict.APPLIED:
+                if verdict in (Verdict.APPLIED, Verdict.RELEASED):
                     self._notes[Note(change.id, change.status is None)] = self._clock()
         return verdicts
+
+    def _count_end(self, task_id: TaskId, completed: bool) -> list[Task]:
+        counted = super()._count_end(task_id, completed)
+        self._notes.update(dict.fromkeys([Note(task.id) for task in counted], self._clock()))
+        return counted
 
     async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
         return await super().apply(changes)
