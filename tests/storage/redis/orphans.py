@@ -70,6 +70,11 @@ def _check_slot(server: RedisServer, base: bytes, suffixes: set[bytes]) -> None:
         assert set(ask("HKEYS", b"d")) == kinds
         expected |= {b"n", b"d"}
     expected |= _check_trees(ask, tasks)
+    awaited = {suffix for suffix in suffixes if suffix.startswith(b"w") and len(suffix) == 17}
+    if awaited:
+        assert {b"w" + parent for parent in ask("SMEMBERS", b"w")} == awaited
+        assert all(not tasks[suffix[1:]].state.ended for suffix in awaited), "an ended task is still waited for"
+        expected |= awaited | {b"w"}
     for suffix in suffixes - expected:
         if suffix.startswith(b"y"):
             queue, _, key = suffix[1:].partition(b" ")

@@ -12,6 +12,8 @@ leads to its keys without a second index, and all that one operation touches is 
     q<queue>         lanes of a queue that have ready tasks      hash: lane -> descriptor
     b<queue>         doorbell: a ring per new ready task         list, short, expires
     o                outbox: what the journal has yet to learn   sorted set: id, or id and -, by when it may be read
+    w                tasks that others wait for                  set
+    w<id>            those who wait for a task                   list
     y<queue> <key>   idempotency key                             string: holder's id, until when in decimal
     i<tree>          ids in order: the starts of buckets         sorted set by member
     i<tree><start>   a bucket of ids                             sorted set by member

@@ -42,10 +42,13 @@ REJECTED = Failed(failure=a_failure(), retriable=False)
 class DependingClauses:
     """What a task waits for, and how it is counted."""
 
+    other = "other"
+    """Another queue. A store that cannot count across all queues names one that it can."""
+
     async def test_a_task_waits_for_those_that_have_not_ended(self, store: Store) -> None:
         """D1: queued, scheduled and executing ones are pending; what is counted is all that differs from the given."""
         queued, scheduled = a_task(), a_task(state=State.SCHEDULED, ready_at=NOW + HOUR)
-        executing = await _executing(store, a_task(queue="other"))
+        executing = await _executing(store, a_task(queue=self.other))
         await add(store, queued, scheduled)
         task = a_dependent(queued, scheduled, executing)
         await add(store, task)
@@ -54,7 +57,7 @@ class DependingClauses:
         assert stored.status.alarm is None
         assert stored.spec == task.spec
         assert stored.status.state is State.SCHEDULED
-        assert ids(await store.claim(a_claim("default", "other", limit=5))) == [queued.id]
+        assert ids(await store.claim(a_claim("default", self.other, limit=5))) == [queued.id]
         assert task.id not in ids(await store.due(NOW + HOUR, 10))
 
     async def test_those_that_ended_before_are_counted_by_how_they_ended(self, store: Store) -> None:
@@ -89,8 +92,8 @@ class DependingClauses:
 
     async def test_a_task_may_wait_for_earlier_ones_of_the_same_call(self, store: Store) -> None:
         """D1: not for itself or later ones."""
-        first, second, other = a_task(), a_task(queue="other"), a_task()
-        third = a_dependent(first, second, queue="third")
+        first, second, other = a_task(), a_task(queue=self.other), a_task()
+        third = a_dependent(first, second, queue=self.other)
         fourth = a_dependent(third)
         itself = an_id()
         early = a_dependent(other)
@@ -102,7 +105,7 @@ class DependingClauses:
 
     async def test_one_of_many_in_a_call_may_wait_for_all_others(self, store: Store) -> None:
         """D1: however the store cuts a call into parts."""
-        parents = some_tasks(150) + some_tasks(150, queue="other")
+        parents = some_tasks(150) + some_tasks(150, queue=self.other)
         task = a_dependent(*parents)
         await add(store, *parents, task)
         assert _counts(await _read(store, task)) == (300, 0)
@@ -148,7 +151,7 @@ class DependingClauses:
     async def test_ends_in_one_call_all_count(self, store: Store) -> None:
         """D2: also when tasks of one call wait for several of them."""
         parents = some_tasks(40)
-        one, other = a_dependent(*parents), a_dependent(*parents[::2], queue="other")
+        one, other = a_dependent(*parents), a_dependent(*parents[::2], queue=self.other)
         await add(store, *parents, one, other)
         claimed = await store.claim(a_claim(limit=40))
         verdicts = await store.apply([a_settle(task, DONE if at % 4 else REJECTED) for at, task in enumerate(claimed)])
@@ -161,7 +164,7 @@ class DependingClauses:
     async def test_one_end_counts_for_all_who_wait(self, store: Store) -> None:
         """D2."""
         parent, other = some_tasks(2)
-        ready = [a_dependent(parent, queue=f"queue-{number % 3}") for number in range(30)]
+        ready = [a_dependent(parent, queue=("default", self.other)[number % 2]) for number in range(30)]
         await add(store, parent, other, *ready, a_dependent(parent, other))
         await _end(store, parent, DONE, RELEASED)
         assert sorted(ids(await store.due(AT_ONCE, 100))) == sorted(ids(ready))
@@ -196,7 +199,7 @@ class DependingClauses:
 
     async def test_an_end_is_counted_once(self, store: Store) -> None:
         """D3: not again when a settle is repeated, or when the ended task is removed."""
-        parent, other = a_task(), a_task(queue="other")
+        parent, other = a_task(), a_task(queue=self.other)
         task = a_dependent(parent, other)
         await add(store, parent, other, task)
         change = a_settle(await claim_one(store), DONE)
@@ -208,7 +211,7 @@ class DependingClauses:
 
     async def test_a_second_end_after_a_replay_counts_only_for_those_who_came_since(self, store: Store) -> None:
         """D3."""
-        parent, other = a_task(), a_task(queue="other")
+        parent, other = a_task(), a_task(queue=self.other)
         early = a_dependent(parent, other)
         await add(store, parent, other, early)
         await _end(store, parent, REJECTED, APPLIED)
@@ -223,7 +226,7 @@ class DependingClauses:
     async def test_a_task_that_no_longer_waits_is_left_alone(self, store: Store) -> None:
         """D3: whether it was cancelled, replayed or removed."""
         parent = a_task()
-        cancelled, replayed, removed = (a_dependent(parent, queue="other") for _ in range(3))
+        cancelled, replayed, removed = (a_dependent(parent, queue=self.other) for _ in range(3))
         await add(store, parent, cancelled, replayed, removed)
         await apply_one(store, a_decision(await _read(store, cancelled), CancelAsked()))
         await apply_one(store, a_decision(await _read(store, replayed), CancelAsked()))
