@@ -47,8 +47,9 @@ Depending
         count together with it. A2 and A3 are checked first, A5 last.
     D2  A change that is applied and takes a task into an ended state, or removes one that has not ended, counts in the
         same step for each task that waits for it: `pending` one lower, `unmet` one higher unless it completed, version
-        one higher, and if none is pending its alarm is `AT_ONCE`. Such a change is answered RELEASED instead of APPLIED
-        when it was the last for any of them. Nothing else of those tasks changes.
+        one higher, and if none is pending its alarm is `AT_ONCE`. When one of them has nothing left to wait for after
+        the call, at least one of the changes that counted for it is answered RELEASED instead of APPLIED, and none that
+        did not. Nothing else of those tasks changes.
     D3  Each end counts once: neither a repeated settle, nor the removal of an ended task, nor a second end after a
         replay counts again. A task that no longer waits is not counted for.
 
