@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import Task
+from fairlead.core.task import State, Task
 from fairlead.storage.journal.outbox import HIDDEN, Done, Note
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Change, Claim, Verdict
@@ -42,6 +42,15 @@ class NotingMemoryStore(MemoryStore):
 
     async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
         return await super().apply(changes)
+
+    async def count_ends(self, ended: Mapping[TaskId, State]) -> bool:
+        with self._lock:
+            counted = [
+                task
+                for task_id, state in ended.items()
+                for task in self._count_end(task_id, completed=state is State.COMPLETED)
+            ]
+        return any(task.status.pending == 0 for task in counted)
 
     async def note(self, ids: Sequence[TaskId], *, after: Span = 0) -> None:
         with self._lock:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import MILLISECOND, Span
+from fairlead.core.task import State
 from fairlead.storage.journal.outbox import HIDDEN, Done, Note
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.address import parse_address
@@ -42,6 +43,13 @@ class NotingRedisStore(RedisStore):
 
     async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
         return await self._apply(scripts.SILENT.apply, changes)
+
+    async def count_ends(self, ended: Mapping[TaskId, State]) -> bool:
+        entries: list[tuple[TaskId, tuple[Word, ...]]] = [
+            (task_id, (id_bytes(task_id) or b"", "x", "c" if state is State.COMPLETED else ""))
+            for task_id, state in ended.items()
+        ]
+        return b"l" in await self._by_slot(self._writers.apply, (), entries)
 
     async def note(self, ids: Sequence[TaskId], *, after: Span = 0) -> None:
         if not ids:

@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  the slot's base
 -- ARGV     per change: id, guard, status (msgpack) or '' to remove the task
---          where a guard is 'h', the version, a space and the lease's token, or 's', the version, a space and the beats
+--          where a guard is 'h', the version, a space and the lease's token, or 's', the version, a space and the beats;
+--          or for a task that is not here and has ended elsewhere: id, 'x', 'c' if it completed
 --
 -- Returns per change: 'a' applied | 'l' applied, and someone has nothing left to wait for | 's' stale | 'r' repeated |
 -- 'm' missing.
@@ -87,6 +88,9 @@ local function count_end(id, completed)
 end
 
 local function apply(id, guard, bytes)
+  if guard == 'x' then
+    return count_end(id, bytes == 'c') and 'l' or 'm'
+  end
   local task = load(id, base)
   if not task or not task.status then
     return 'm'
