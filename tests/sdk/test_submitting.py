@@ -144,7 +144,7 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_path_and_nothing_is_
     ("options", "field", "complaint"),
     [
         ({"priority": "urgent"}, "priority", "priority 'urgent' is unknown; use one of critical, high, medium, low"),
-        ({"prioritty": "high"}, "prioritty", "option 'prioritty' is unknown; the options are backoff, delay, "),
+        ({"prioritty": "high"}, "prioritty", "option 'prioritty' is unknown; the options are after, backoff, delay, "),
         ({"requires": "gpu"}, "requires", "requires 'gpu' is one word; write {'gpu'}"),
         ({"tags": "a"}, "tags", "tags 'a' is one word; write {'a'}"),
         ({"run_at": datetime(2030, 1, 1)}, "run_at", "has no time zone"),

@@ -52,6 +52,8 @@ class Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tenant: str | None = None
     tags: tuple[str, ...] | None = None
     trace: str | None = None
+    after: tuple[str, ...] | None = None
+    on_failure: str | None = None
 
 
 _decode: Final = msgspec.json.Decoder(Line).decode

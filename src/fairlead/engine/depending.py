@@ -34,8 +34,13 @@ def refusal(receipt: Missing | Apart, ids: Sequence[TaskId]) -> InvalidTask:
         )
     if one in ids:
         return InvalidTask("after", f"after names task {ids.index(one)} of the same batch, which was not stored")
+    return unknown_parent(one)
+
+
+def unknown_parent(named: TaskId | int) -> InvalidTask:
+    """The refusal of a task that is to wait for one that is not there."""
     return InvalidTask(
-        "after", f"after names task {one}, which is not stored; the id is wrong, or its retention has passed"
+        "after", f"after names task {named}, which is not stored; the id is wrong, or its retention has passed"
     )
 
 

@@ -10,9 +10,10 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.explanation import Cause
+from fairlead.core.identity import TaskId
 from fairlead.core.instant import span
-from fairlead.core.submission import Submission
-from fairlead.core.task import Priority, Task
+from fairlead.core.submission import AFTER_LIMIT, Submission
+from fairlead.core.task import OnFailure, Priority, Task
 from fairlead.wire.explanations import CauseShown, cause_shown
 from fairlead.wire.moments import instant_of, iso
 from fairlead.wire.problems import Problem
@@ -33,6 +34,8 @@ Text: TypeAlias = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLen
 JsonObject: TypeAlias = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
 
 
+Awaited: TypeAlias = Annotated[tuple[str | int, ...], Meta(extra_json_schema={"maxItems": AFTER_LIMIT})]
+OnFailureWord: TypeAlias = Literal["cancel", "run_anyway"]
 class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A task to submit. What is left out is filled in from the settings of the server."""
 
@@ -68,6 +71,11 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Words to find it by."""
     trace_id: Text | None = None
     """The W3C traceparent of the submit."""
+    after: Awaited = ()
+    """The tasks that must have ended before it may run, by id; in a batch also by the position of an earlier one, from
+    0. At most 10,000."""
+    on_failure: OnFailureWord = "cancel"
+    """What becomes of it when one of those ends other than completed: `cancel` it, or `run_anyway`."""
 
 
 class TaskCreated(Struct, frozen=True, kw_only=True):
@@ -137,6 +145,8 @@ def submission_of(request: SubmitRequest, tenant: str | None) -> Submission:
         tenant=tenant,
         tags=request.tags,
         trace=request.trace_id,
+        after=tuple(one if isinstance(one, int) else TaskId(one) for one in request.after),
+        on_failure=OnFailure(request.on_failure),
     )
 
 
