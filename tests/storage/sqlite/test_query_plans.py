@@ -19,6 +19,11 @@ from fairlead.storage.sqlite.statements import statement
 _SORTED = "temporary b-tree"
 
 PLANS: dict[str, set[str]] = {
+    "dependents_add": set(),
+    # Reads one row, if there is one.
+    "dependents_any": {"all of CONSTANT", "all of dependent"},
+    "dependents_of": {"dependent by its primary key"},
+    "dependents_remove": {"dependent by its primary key"},
     "feed_add": set(),
     "feed_end": {"feed_end by its primary key"},
     "feed_move": set(),
