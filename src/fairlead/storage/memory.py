@@ -91,18 +91,8 @@ class MemoryStore:
         self._waiters: deque[_Waiter] = deque()
         self._rings: Counter[str] = Counter()
 
-    async def add(
-        self,
-        tasks: Sequence[Task],
-        *,
-        now: Instant,
-        bounds: Mapping[str, int],
-        elsewhere: Mapping[TaskId, State] = _NOWHERE,
-    ) -> list[Receipt]:
-        with self._lock:
-            receipts = [self._add(task, now, bounds, elsewhere) for task in tasks]
-            self._ring(tasks)
-        return receipts
+    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+        return self._add_all(tasks, now, bounds, _NOWHERE)
 
     async def claim(self, claim: Claim) -> list[Task]:
         with self._lock:
@@ -238,6 +228,15 @@ class MemoryStore:
     def _count(self, lane: Lane, places: Sequence[tuple[Head, Head]]) -> list[int]:
         line = self._queues.get(lane.queue, {}).get(lane)
         return [0] * len(places) if line is None else line.ready.count(places)
+
+    def _add_all(
+        self, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]
+    ) -> list[Receipt]:
+        """Add tasks; `elsewhere` is how those stand that they may wait for and that are not in this store."""
+        with self._lock:
+            receipts = [self._add(task, now, bounds, elsewhere) for task in tasks]
+            self._ring(tasks)
+        return receipts
 
     def _add(self, task: Task, now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]) -> Receipt:
         spec = task.spec

@@ -10,7 +10,7 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.task import State, Task
 from fairlead.storage.journal.outbox import HIDDEN, Done, Note
 from fairlead.storage.memory import MemoryStore
-from fairlead.storage.values import Change, Claim, Verdict
+from fairlead.storage.values import Change, Claim, Receipt, Verdict
 
 
 class NotingMemoryStore(MemoryStore):
@@ -21,6 +21,16 @@ class NotingMemoryStore(MemoryStore):
         self._clock = clock
         self._notes: dict[Note, Instant] = {}
         """When each note may be read."""
+
+    async def add(
+        self,
+        tasks: Sequence[Task],
+        *,
+        now: Instant,
+        bounds: Mapping[str, int],
+        elsewhere: Mapping[TaskId, State] | None = None,
+    ) -> list[Receipt]:
+        return self._add_all(tasks, now, bounds, elsewhere or {})
 
     async def claim(self, claim: Claim) -> list[Task]:
         tasks = await super().claim(claim)

@@ -76,7 +76,7 @@ class HotStore(Store, Outbox, Examined, Protocol):
         *,
         now: Instant,
         bounds: Mapping[str, int],
-        elsewhere: Mapping[TaskId, State] = ...,
+        elsewhere: Mapping[TaskId, State] | None = None,
     ) -> list[Receipt]:
         """Store new tasks; `elsewhere` is how those stand that they may wait for and that are not in this store.
 

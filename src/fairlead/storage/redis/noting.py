@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fairlead.core.identity import TaskId, slot_of_id
-from fairlead.core.instant import MILLISECOND, Span
-from fairlead.core.task import State
+from fairlead.core.instant import MILLISECOND, Instant, Span
+from fairlead.core.task import State, Task
 from fairlead.storage.journal.outbox import HIDDEN, Done, Note
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.address import parse_address
@@ -15,7 +15,7 @@ from fairlead.storage.redis.client import Call
 from fairlead.storage.redis.keys import id_bytes, id_text
 from fairlead.storage.redis.store import RedisStore
 from fairlead.storage.redis.wire import Word
-from fairlead.storage.values import Change, Verdict
+from fairlead.storage.values import Change, Receipt, Verdict
 
 _REMOVED: Final = b"-"
 _PIECE: Final = 250
@@ -40,6 +40,16 @@ class NotingRedisStore(RedisStore):
     """Tasks in Redis, and notes of what changed."""
 
     _writers = scripts.NOTING
+
+    async def add(
+        self,
+        tasks: Sequence[Task],
+        *,
+        now: Instant,
+        bounds: Mapping[str, int],
+        elsewhere: Mapping[TaskId, State] | None = None,
+    ) -> list[Receipt]:
+        return await self._adder.add(tasks, now=now, bounds=bounds, elsewhere=elsewhere or {})
 
     async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
         return await self._apply(scripts.SILENT.apply, changes)

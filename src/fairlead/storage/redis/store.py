@@ -95,15 +95,8 @@ class RedisStore:
                 stacklevel=2,
             )
 
-    async def add(
-        self,
-        tasks: Sequence[Task],
-        *,
-        now: Instant,
-        bounds: Mapping[str, int],
-        elsewhere: Mapping[TaskId, State] = _NOWHERE,
-    ) -> list[Receipt]:
-        return await self._adder.add(tasks, now=now, bounds=bounds, elsewhere=elsewhere)
+    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+        return await self._adder.add(tasks, now=now, bounds=bounds, elsewhere=_NOWHERE)
 
     async def claim(self, claim: Claim) -> list[Task]:
         if not claim.queues:
