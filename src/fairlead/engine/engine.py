@@ -204,6 +204,11 @@ class Engine:
 
     async def submit(self, submission: Submission) -> Submitted:
         """Store a task; it is durable when this returns."""
+        if submission.after:
+            (answer,) = await self.submit_many([submission])
+            if isinstance(answer, FairleadError):
+                raise answer
+            return answer
         if self.book.stale:
             await self.book.refresh()
         now, queue = self.clock.now(), submission.queue
@@ -262,7 +267,7 @@ class Engine:
         return answers
 
     async def _submitted(
-        self, submission: Submission, task: Task, receipt: Receipt, ids: Sequence[TaskId]
+        self, submission: Submission, task: Task, receipt: Receipt, ids: Sequence[TaskId] = ()
     ) -> Submitted | FairleadError:
         """The answer to a submit whose task was stored, or not."""
         if isinstance(receipt, (Added, Known)):

@@ -36,6 +36,8 @@ JsonObject: TypeAlias = Annotated[Raw, Meta(extra_json_schema={"type": "object"}
 
 Awaited: TypeAlias = Annotated[tuple[str | int, ...], Meta(extra_json_schema={"maxItems": AFTER_LIMIT})]
 OnFailureWord: TypeAlias = Literal["cancel", "run_anyway"]
+
+
 class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A task to submit. What is left out is filled in from the settings of the server."""
 
