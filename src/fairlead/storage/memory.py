@@ -247,7 +247,7 @@ class MemoryStore:
             until = holder.spec.key_until
             if until is not None and until > now:
                 return KeyHeld(holder.id)
-        named: dict[TaskId, State] = {}
+        named = None
         if spec.after is not None and task.status.waits:
             found = self._states(spec.after, elsewhere)
             if isinstance(found, Missing):
@@ -262,9 +262,10 @@ class MemoryStore:
         self._tasks[spec.id] = task
         self._index_id(spec.id)
         self._enter(task, task.lane)
-        for parent, state in named.items():
-            if not state.ended:
-                self._dependents.setdefault(parent, []).append(spec.id)
+        if named:
+            for parent, state in named.items():
+                if not state.ended:
+                    self._dependents.setdefault(parent, []).append(spec.id)
         return Added()
 
     def _states(self, after: After, elsewhere: Mapping[TaskId, State]) -> dict[TaskId, State] | Missing:

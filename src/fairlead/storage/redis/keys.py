@@ -54,9 +54,9 @@ STATES: Final = {code.encode(): state for state, code in CODES.items()}
 TREES: Final = {state: b"w" if state in (State.QUEUED, State.EXECUTING) else CODES[state].encode() for state in State}
 """Which tree of ids lists the tasks of a state. Queued and executing share one, so that a claim need not move them."""
 
-WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o"})
+WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o", b"w"})
 """What may come behind a slot's base, in the table above."""
-BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i"})
+BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i", b"w"})
 """What may come there with something behind it."""
 
 _KINDS_KEPT: Final = 10_000

@@ -86,7 +86,7 @@ class _Entry:
             holder = self._connection.execute(statement("key_holder"), (*key, self._now)).fetchone()
             if holder is not None:
                 return KeyHeld(holder[0])
-        named: dict[TaskId, State] = {}
+        named = None
         if spec.after is not None and status.waits:
             found = self._named(spec.after)
             if isinstance(found, Missing):
@@ -109,7 +109,8 @@ class _Entry:
         else:
             self._statuses.append(_status_row(number, spec.id, lane, status))
         self._entered.append((lane, status.state))
-        self._dependents += [(parent, spec.id) for parent, state in named.items() if not state.ended]
+        if named:
+            self._dependents += [(parent, spec.id) for parent, state in named.items() if not state.ended]
         return _ADDED
 
     def write(self) -> Counter[str]:
