@@ -130,6 +130,8 @@ class TestRelease:
         await shared.settle(claimed[0], DONE)
         waiting = await shared.engine.get(last.id)
         assert [task.id for task in await shared.engine.unended(waiting)] == [second.id]
+        told = (await shared.engine.explain(last.id)).causes[0]
+        assert told.text == f"it waits for 1 other task to end, such as {second.id} (queued)"
 
     async def test_the_removal_of_an_ended_parent_changes_nothing(self, shared: Bench) -> None:
         first, second = await shared.submit(), await shared.submit()
