@@ -26,7 +26,9 @@ Arrow: TypeAlias = tuple[str, str, str]
 """From a state, by an event, to a state or `removed`."""
 
 SENTENCES: Final[dict[Arrow, str]] = {
-    ("scheduled", "alarm", "queued"): "Its moment has come; its wait counts from then, not from when a sweep noticed.",
+    ("scheduled", "alarm", "queued"): "Its moment has come, or all it waited for has ended; its wait counts from then.",
+    ("scheduled", "alarm", "scheduled"): "All it waited for has ended, and its own moment is yet to come.",
+    ("scheduled", "alarm", "cancelled"): "A task that it waited for did not complete.",
     ("scheduled", "cancel", "cancelled"): "It has not begun, so it ends at once.",
     ("scheduled", "purge", REMOVED): "Its queue is emptied, and nothing is left of it.",
     ("queued", "claim", "executing"): "A worker takes it under a new lease; this is one more attempt.",
@@ -68,8 +70,8 @@ _PAGE: Final = """\
 
 # The life of a task
 
-A task is always in one of {states} states. It is born `queued`, or `scheduled` if it was submitted for later, and ends
-as {ended}.
+A task is always in one of {states} states. It is born `queued`, or `scheduled` if it was submitted for later or is to
+wait for other tasks, and ends as {ended}.
 
 What moves it is an event. Which states an event may lead to is a table in one file; every store is held to it, and this
 page is made from it.

@@ -29,12 +29,15 @@ from fairlead.core.task import Priority, State
 
 if _typing.TYPE_CHECKING:
     from fairlead.sdk.app import Fairlead
+    from fairlead.sdk.flow import chain, group
     from fairlead.sdk.handle import TaskHandle
     from fairlead.worker.context import TaskContext, current_task
 
 _LATER = {
     "Fairlead": "fairlead.sdk.app",
     "TaskHandle": "fairlead.sdk.handle",
+    "chain": "fairlead.sdk.flow",
+    "group": "fairlead.sdk.flow",
     "TaskContext": "fairlead.worker.context",
     "current_task": "fairlead.worker.context",
 }
@@ -79,5 +82,7 @@ __all__ = [
     "TaskNotFound",
     "WrongState",
     "__version__",
+    "chain",
     "current_task",
+    "group",
 ]

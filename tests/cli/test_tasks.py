@@ -152,3 +152,24 @@ def test_stats_count_tasks_by_queue_priority_and_state(folder: Folder) -> None:
     assert "no workers" in text
     assert text.startswith("1 scheduled  1 queued\nno workers\nnext alarm in ")
     assert "\ndefault  high" in text
+
+
+def test_a_task_waits_for_others_and_says_so(folder: Folder) -> None:
+    first = folder.ok("submit", "echo").out.strip()
+    second = folder.quick("submit", "echo").out.strip()
+    last = folder.quick("submit", "echo", "--after", f"{first},{second}", "--on-failure", "run_anyway", "--json").json
+    assert (last["status"], last["pending"], last["on_failure"]) == ("scheduled", 2, "run_anyway")
+    shown = folder.quick("show", last["task_id"]).out
+    assert f"{first}, {second}; 2 of 2 have not ended" in shown
+    assert folder.quick("show", last["task_id"], "--json").json["after"] == [first, second]
+    assert folder.quick("cancel", first).code == folder.quick("cancel", second).code == 0
+    (task,) = [task for task in folder.tasks() if task.id == last["task_id"]]
+    assert (task.state, task.status.unmet) == (State.QUEUED, 2)
+    assert "2 did not complete, so run_anyway" in folder.quick("show", last["task_id"]).out
+
+
+def test_what_cannot_be_waited_for_is_named(folder: Folder) -> None:
+    unknown = "019a85f3c2d08000a3d25f1e9c7b4a60"
+    refused = folder.quick("submit", "echo", "--after", unknown)
+    assert refused.code != 0
+    assert f"after names task {unknown}, which is not stored" in refused.err

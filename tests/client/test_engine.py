@@ -30,7 +30,7 @@ from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import HOUR, SECOND
 from fairlead.core.retry import Backoff
 from fairlead.core.submission import Submission
-from fairlead.core.task import Failure, Priority, State, Task
+from fairlead.core.task import After, Failure, OnFailure, Priority, State, Task
 from fairlead.engine.engine import Engine, Settlement
 from fairlead.engine.inline import run_inline
 from fairlead.engine.keys import Keyring, Role
@@ -123,6 +123,20 @@ async def test_many_submits_succeed_or_fail_one_by_one(port: Port, remote: Remot
         wish.parameters for position, wish in enumerate(wishes) if position != 700
     ]
     assert await remote.submit_many([]) == []
+
+
+async def test_a_group_of_more_than_one_request_has_one_callback(port: Port, remote: RemoteEngine) -> None:
+    last = Submission(type="last", after=(*range(1_500), 1_499), on_failure=OnFailure.RUN_ANYWAY)
+    answers = await remote.submit_many(
+        [*[Submission(type="work")] * 1_500, last, Submission(type="end", after=(1_500,))]
+    )
+    tasks = [answer.task for answer in answers if not isinstance(answer, Exception)]
+    callback, end = tasks[-2:]
+    here = await port.engine.get(callback.id)
+    assert here.spec.after == After(tasks=tuple(task.id for task in tasks[:-2]), on_failure=OnFailure.RUN_ANYWAY)
+    assert here.status.pending == 1_500
+    assert await remote.get(callback.id) == shown(here)
+    assert (await remote.get(end.id)).status.pending == 1
 
 
 async def test_tasks_are_cancelled_replayed_and_discarded(port: Port, remote: RemoteEngine) -> None:

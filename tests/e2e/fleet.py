@@ -108,3 +108,10 @@ async def stubborn(number: int) -> None:
             await asyncio.sleep(1)
         except asyncio.CancelledError:
             note("cancelled", number)
+
+
+@app.task
+async def add_up(number: int) -> int:
+    note("start", number)
+    results: list[int] = await app.parent_results()
+    return sum(results)

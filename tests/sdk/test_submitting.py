@@ -147,7 +147,7 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_path_and_nothing_is_
         (
             {"prioritty": "high"},
             "prioritty",
-            "option 'prioritty' is unknown; the options are backoff, concurrency_key, delay, ",
+            "option 'prioritty' is unknown; the options are after, backoff, concurrency_key, delay, ",
         ),
         ({"requires": "gpu"}, "requires", "requires 'gpu' is one word; write {'gpu'}"),
         ({"tags": "a"}, "tags", "tags 'a' is one word; write {'a'}"),

@@ -62,3 +62,16 @@ async def test_tasks_of_others_are_not_there(caller: Caller) -> None:
     assert [task["task_id"] for task in (await service.get("/api/v1/tasks"))["tasks"]] == [own]
     assert (await service.get("/api/v1/dlq"))["tasks"] == []
     await service.delete(f"/api/v1/tasks/{own}")
+
+
+async def test_tasks_of_others_cannot_be_waited_for(caller: Caller) -> None:
+    service = caller.service
+    caller.use("any")
+    other = (await service.submit(tenant="other"))["task_id"]
+    caller.use("acme")
+    own = (await service.submit())["task_id"]
+    refused = await service.submit(422, after=[own, other.upper()])
+    assert refused["detail"].startswith(f"after names task {other}, which is not stored")
+    tasks = [{"task_type": "a", "after": [other]}, {"task_type": "a", "after": [own]}, {"task_type": "a", "after": [0]}]
+    batch = await service.post("/api/v1/tasks/batch", tasks, 207)
+    assert [each["status"] for each in batch["results"]] == [422, 201, 422]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,11 +25,11 @@ from fairlead.core.events import (
     Replayed,
     TimedOut,
 )
-from fairlead.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND
+from fairlead.core.instant import AT_ONCE, DAY, HOUR, LATEST, MINUTE, SECOND
 from fairlead.core.lifecycle import HISTORY_LIMIT, REMOVED, TRANSITIONS, decide, settlement
 from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.settings import Retention, Rules
-from fairlead.core.task import Entry, Failure, Priority, Progress, Reason, State, Status, Task
+from fairlead.core.task import After, Entry, Failure, OnFailure, Priority, Progress, Reason, State, Status, Task
 from tests.unit.building import (
     BOOM,
     NOW,
@@ -35,6 +37,7 @@ from tests.unit.building import (
     a_lease,
     a_spec,
     a_task,
+    an_id,
     claimed,
     events,
     executing,
@@ -126,6 +129,10 @@ class TestTheTable:
                         if (state, event.name) in TRANSITIONS:
                             status = decide(task, event, LATER, rules=RULES)
                             reached.add((state, event.name, REMOVED if status is None else status.state))
+        for unmet in (0, 1):
+            for task in (a_dependent(unmet=unmet), a_dependent(unmet=unmet, ready_at=LATER + HOUR)):
+                status = decide(task, AlarmRang(), LATER, rules=RULES)
+                reached.add((State.SCHEDULED, AlarmRang.name, REMOVED if status is None else status.state))
         listed = {
             (state, name, target)
             for (state, name), targets in TRANSITIONS.items()
@@ -563,3 +570,40 @@ class TestSettlement:
     def test_a_decision_of_someone_else_leaves_what_was_remembered(self) -> None:
         assert after(executing(settled="earlier"), AlarmRang()).settled == "earlier"
         assert after(a_task(State.DEAD_LETTER, settled="earlier"), Replayed()).settled == "earlier"
+
+
+class TestATaskThatWaitedForOthers:
+    def test_is_queued_when_all_have_completed_and_its_wait_begins_then(self) -> None:
+        stands = after(a_dependent(), AlarmRang())
+        assert (stands.state, stands.ready_at, stands.alarm) == (State.QUEUED, LATER, None)
+        assert stands.reason is Reason.RELEASED
+
+    def test_waits_on_for_its_moment_and_is_then_due(self) -> None:
+        task = a_dependent(ready_at=LATER + HOUR)
+        stands = after(task, AlarmRang())
+        assert (stands.state, stands.alarm, stands.reason) == (State.SCHEDULED, LATER + HOUR, Reason.RELEASED)
+        due = after(Task(task.spec, stands), AlarmRang())
+        assert (due.state, due.reason) == (State.QUEUED, Reason.DUE)
+
+    def test_is_cancelled_when_one_did_not_complete_also_before_its_moment(self) -> None:
+        stands = after(a_dependent(unmet=2, ready_at=LATER + HOUR), AlarmRang())
+        assert (stands.state, stands.reason) == (State.CANCELLED, Reason.DEPENDENCY_FAILED)
+        assert stands.failure is not None
+        assert stands.failure.message == "2 of the 3 tasks that this one waited for did not complete"
+
+    def test_runs_anyway_if_that_was_asked_for(self) -> None:
+        task = a_dependent(on_failure=OnFailure.RUN_ANYWAY, unmet=2)
+        assert after(task, AlarmRang()).state is State.QUEUED
+
+    def test_does_not_wait_for_them_again_when_it_is_replayed(self) -> None:
+        task = a_dependent(unmet=2, pending=1, alarm=None)
+        cancelled = Task(task.spec, after(task, CancelAsked()))
+        stands = after(cancelled, Replayed())
+        assert (stands.state, stands.pending, stands.unmet) == (State.QUEUED, 0, 0)
+
+
+def a_dependent(on_failure: OnFailure = OnFailure.CANCEL, **changes: Any) -> Task:
+    """A task whose wait for three others is over."""
+    waited_for = After(tasks=tuple(an_id(noise=number) for number in range(3)), on_failure=on_failure)
+    standing: dict[str, Any] = {"reason": Reason.DEPENDENT, "alarm": AT_ONCE, "ready_at": NOW}
+    return a_task(State.SCHEDULED, spec=a_spec(after=waited_for), **standing | changes)

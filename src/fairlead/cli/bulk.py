@@ -53,6 +53,8 @@ class Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tags: tuple[str, ...] | None = None
     trace: str | None = None
     concurrency_key: str | None = None
+    after: tuple[str, ...] | None = None
+    on_failure: str | None = None
 
 
 _decode: Final = msgspec.json.Decoder(Line).decode

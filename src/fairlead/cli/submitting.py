@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -65,6 +65,14 @@ def submit(
     concurrency_key: Annotated[
         str | None, Parameter(help="Tasks of its queue with the same key run one at a time.", metavar="TEXT")
     ] = None,
+    after: Annotated[
+        tuple[str, ...],
+        Parameter(help="A task that must have ended first; may be given more than once.", metavar="ID"),
+    ] = (),
+    on_failure: Annotated[
+        Literal["cancel", "run_anyway"] | None,
+        Parameter(help="What becomes of it if one of those does not complete: cancel (the default) or run_anyway."),
+    ] = None,
     tag: Annotated[tuple[str, ...], Parameter(help="A tag; may be given more than once.", metavar="NAME")] = (),
     from_file: Annotated[
         str | None,
@@ -85,8 +93,8 @@ def submit(
 
     When this ends, what it says is submitted is durable. A line of a file holds the fields `type`, `parameters`,
     `priority`, `queue`, `requires`, `timeout`, `max_retries`, `max_crashes`, `retry_rules`, `delay`, `run_at`,
-    `idempotency_key`, `concurrency_key`, `tenant`, `tags` and `trace`; only `type` must be there. A line that is
-    refused is reported with its number, and the others are stored all the same.
+    `idempotency_key`, `concurrency_key`, `tenant`, `tags`, `trace`, `after` (ids) and `on_failure`; only `type` must be
+    there. A line that is refused is reported with its number, and the others are stored all the same.
     """
     options = {
         "priority": priority,
@@ -100,6 +108,8 @@ def submit(
         "idempotency_key": idempotency_key,
         "concurrency_key": concurrency_key,
         "tags": tuple(name for each in tag for name in words(each)) or None,
+        "after": tuple(name for each in after for name in words(each)) or None,
+        "on_failure": on_failure,
     }
     given = {name: value for name, value in options.items() if value is not None}
     if from_file is not None:

@@ -10,7 +10,7 @@ from fairlead.cli.moments import ago, brief
 from fairlead.cli.output import Cell, Column, on_terminal, pretty, write, write_styled, write_table
 from fairlead.core.circuit import CircuitState
 from fairlead.core.instant import SECOND, Instant
-from fairlead.core.task import Entry, Failure, Priority, State, Task
+from fairlead.core.task import After, Entry, Failure, Priority, State, Task
 from fairlead.engine.stats import Stats
 from fairlead.wire.moments import iso
 
@@ -25,6 +25,8 @@ STYLES: Final = {
 }
 URGENT: Final = {Priority.CRITICAL: "bold red", Priority.HIGH: "yellow"}
 _LABEL_WIDTH: Final = 10
+_NAMED: Final = 3
+"""How many tasks that one waits for are named on its page."""
 
 
 def write_tasks(tasks: Sequence[Task], now: Instant) -> None:
@@ -164,10 +166,23 @@ def _optional_lines(task: Task) -> Iterator[tuple[str, str]]:
         yield "tenant", spec.tenant
     if spec.trace is not None:
         yield "trace", spec.trace
+    if spec.after is not None:
+        yield "after", _awaited(task, spec.after)
     if status.lease is not None:
         yield "worker", status.lease.worker
     if status.progress is not None:
         yield "progress", f"{status.progress.percent:g} % {status.progress.message}".rstrip()
+
+
+def _awaited(task: Task, after: After) -> str:
+    """What a task waits for: whom, if they are few, and how many are left."""
+    status, count = task.status, len(after.tasks)
+    parts = [", ".join(after.tasks) if count <= _NAMED else f"{count:,} tasks"]
+    if status.pending:
+        parts.append(f"{status.pending:,} of {count:,} have not ended")
+    if status.unmet:
+        parts.append(f"{status.unmet:,} did not complete, so {after.on_failure.value}")
+    return "; ".join(parts)
 
 
 def _times(task: Task) -> Iterator[tuple[str, Instant]]:

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from fairlead.client.circuits import RemoteCircuits
 from fairlead.client.fleet import RemoteFleet
@@ -89,7 +90,7 @@ class RemoteEngine:
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
         answers: list[Submitted | FairleadError] = []
-        for batch in _batches(submissions):
+        for batch in _batches(submissions, answers):
             body = b'{"tasks":[%b]}' % b",".join(encoded for _, encoded in batch)
             answered = await self._ask("POST", "/api/v1/tasks/batch", BatchAnswer, body=body)
             for (submission, _), result in zip(batch, answered.results, strict=True):
@@ -217,18 +218,39 @@ def _body(submission: Submission) -> bytes:
     return _encode({**request_of(submission), "parameters": Raw(submission.parameters)})
 
 
-def _batches(submissions: Sequence[Submission]) -> Iterator[list[tuple[Submission, bytes]]]:
+def _batches(
+    submissions: Sequence[Submission], answers: Sequence[Submitted | FairleadError]
+) -> Iterator[list[tuple[Submission, bytes]]]:
+    """Requests of bounded size; `answers` are those to the requests before."""
     batch: list[tuple[Submission, bytes]] = []
     size = 0
     for submission in submissions:
-        encoded = _body(submission)
+        encoded = _body(_placed(submission, answers))
         if batch and (len(batch) == BATCH_LIMIT or size + len(encoded) > _ROOM):
             yield batch
             batch, size = [], 0
+            encoded = _body(_placed(submission, answers))
         batch.append((submission, encoded))
         size += len(encoded) + 1
     if batch:
         yield batch
+
+
+def _placed(submission: Submission, answers: Sequence[Submitted | FairleadError]) -> Submission:
+    """A submission whose positions count from the first task of its own request; those before that are named by id."""
+    if not submission.after or not answers:
+        return submission
+    return replace(submission, after=tuple(_place(one, answers) for one in submission.after))
+
+
+def _place(one: TaskId | int, answers: Sequence[Submitted | FairleadError]) -> TaskId | int:
+    if not isinstance(one, int):
+        return one
+    if not 0 <= one < len(answers):
+        return one - len(answers)
+    answer = answers[one]
+    # What was refused is waited for in vain, and the server is to say so.
+    return answer.task.id if isinstance(answer, Submitted) else -1
 
 
 def _query(matching: Filter) -> dict[str, str]:

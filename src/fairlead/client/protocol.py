@@ -14,7 +14,7 @@ from fairlead.core.errors import LeaseLost
 from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import SECOND, seconds, span
-from fairlead.core.task import Failure, Lease, Priority, Spec, State, Status, Task
+from fairlead.core.task import After, Failure, Lease, Priority, Spec, State, Status, Task
 from fairlead.storage.values import Beat, Pulse
 from fairlead.wire.moments import parse_iso
 from fairlead.wire.workers import (
@@ -152,6 +152,7 @@ class WorkerCalls:
             tenant=leased.tenant,
             tags=leased.tags,
             trace=leased.trace_id,
+            after=After(tasks=tuple(map(TaskId, leased.after))) if leased.after else None,
         )
         status = Status(
             state=State.EXECUTING,

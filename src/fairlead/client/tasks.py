@@ -12,7 +12,20 @@ from msgspec import UNSET
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, span
 from fairlead.core.submission import Submission
-from fairlead.core.task import Entry, Failure, Lease, Priority, Progress, Reason, Spec, State, Status, Task
+from fairlead.core.task import (
+    After,
+    Entry,
+    Failure,
+    Lease,
+    OnFailure,
+    Priority,
+    Progress,
+    Reason,
+    Spec,
+    State,
+    Status,
+    Task,
+)
 from fairlead.engine.metering import Throughput
 from fairlead.engine.stats import LineStats, QueueStats, Stats, WorkerStats
 from fairlead.wire.circuits import circuit_of
@@ -45,6 +58,8 @@ def request_of(submission: Submission) -> dict[str, object]:
         "tags": submission.tags or None,
         "trace_id": submission.trace,
         "concurrency_key": submission.concurrency_key,
+        "after": submission.after or None,
+        "on_failure": submission.on_failure.value if submission.after else None,
     }
     assert fields.keys() < set(SubmitRequest.__struct_fields__)  # noqa: S101 - one name everywhere
     return {name: value for name, value in fields.items() if value is not None}
@@ -69,6 +84,11 @@ def submitted_task(created: TaskCreated, submission: Submission) -> Task:
         tags=submission.tags,
         trace=submission.trace,
         concurrency_key=submission.concurrency_key,
+        after=After(
+            tasks=tuple(one for one in submission.after if not isinstance(one, int)), on_failure=submission.on_failure
+        )
+        if submission.after
+        else None,
     )
     ready_at = submission.run_at or at + (submission.delay or 0)
     status = Status(
@@ -99,6 +119,11 @@ def task_of(shown: TaskBrief) -> Task:
         tags=tuple(shown.tags),
         trace=shown.trace_id,
         concurrency_key=shown.concurrency_key,
+        after=None
+        if shown.on_failure is None
+        else After(
+            tasks=() if whole is None else tuple(map(TaskId, whole.after)), on_failure=OnFailure(shown.on_failure)
+        ),
     )
     result = b"null" if whole is None else bytes(whole.result)
     status = Status(
@@ -122,6 +147,8 @@ def task_of(shown: TaskBrief) -> Task:
         if shown.progress is None
         else Progress(percent=shown.progress.percent, message=shown.progress.message, at=parse_iso(shown.progress.at)),
         history=() if whole is None or whole.history is UNSET else _history(whole.history),
+        pending=shown.pending,
+        unmet=shown.unmet,
     )
     return Task(spec, status)
 

@@ -32,6 +32,7 @@ class CauseCode(enum.StrEnum):
     TASKS_AHEAD = "tasks_ahead"
     WORKERS_BUSY = "workers_busy"
     NEXT_IN_LINE = "next_in_line"
+    DEPENDENT = "dependent"
     NOT_DUE = "not_due"
     BACKOFF = "backoff"
     SWEEP_LATE = "sweep_late"

@@ -20,6 +20,9 @@ MINUTE: Final[Span] = 60 * SECOND
 HOUR: Final[Span] = 60 * MINUTE
 DAY: Final[Span] = 24 * HOUR
 
+AT_ONCE: Final[Instant] = 0
+"""The alarm of what is to be looked at without delay: before that of anything that is due by the clock."""
+
 LATEST: Final[Instant] = 2**53 - 1
 """The last instant that is exact everywhere, in the year 2255."""
 

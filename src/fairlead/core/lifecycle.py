@@ -31,7 +31,18 @@ from fairlead.core.events import (
 from fairlead.core.instant import LATEST, Instant, Span
 from fairlead.core.retry import TIMEOUT, RetryRule, backoff_of, rule_for
 from fairlead.core.settings import Rules
-from fairlead.core.task import COMPLETED, EXECUTING, Entry, Failure, Lease, Reason, State, Status, Task
+from fairlead.core.task import (
+    COMPLETED,
+    EXECUTING,
+    Entry,
+    Failure,
+    Lease,
+    OnFailure,
+    Reason,
+    State,
+    Status,
+    Task,
+)
 
 REMOVED: Final = None
 """The target of a transition after which the task no longer exists."""
@@ -42,7 +53,7 @@ _SOFT_END: Final = frozenset[Target]({State.QUEUED, State.SCHEDULED, State.CANCE
 _HARD_END: Final = _SOFT_END | {State.FAILED, State.DEAD_LETTER}
 
 TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
-    (State.SCHEDULED, AlarmRang.name): frozenset({State.QUEUED}),
+    (State.SCHEDULED, AlarmRang.name): _SOFT_END,
     (State.SCHEDULED, CancelAsked.name): frozenset({State.CANCELLED}),
     (State.SCHEDULED, Purged.name): frozenset({REMOVED}),
     (State.QUEUED, "claim"): frozenset({State.EXECUTING}),
@@ -220,6 +231,8 @@ def _cancel_asked(task: Task, event: CancelAsked, now: Instant, rules: Rules) ->
 def _alarm_rang(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: float) -> Status | None:
     status = task.status
     match status.state:
+        case State.SCHEDULED if status.reason is Reason.DEPENDENT:
+            return _released(task, event, now, rules)
         case State.SCHEDULED:
             # The wait began when the task was due, not when a sweep noticed.
             return replace(
@@ -238,6 +251,23 @@ def _alarm_rang(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: 
             raise WrongState(task.id, status.state, event.name, ())
         case _:
             assert_never(status.state)
+
+
+def _released(task: Task, event: AlarmRang, now: Instant, rules: Rules) -> Status:
+    """All that the task waited for has ended: it is its turn, unless it was not to run after a failure."""
+    status, after = task.status, task.spec.after
+    if status.unmet and (after is None or after.on_failure is OnFailure.CANCEL):
+        failure = Failure(type="DependencyFailed", message=_unmet(task))
+        return _end(task, event, now, rules, State.CANCELLED, Reason.DEPENDENCY_FAILED, cause=failure)
+    # It was no one's turn to be served while it waited for others: its wait in the line begins now.
+    return _wait_again(task, event, now, Reason.RELEASED, now, status.ready_at - now)
+
+
+def _unmet(task: Task) -> str:
+    named = () if task.spec.after is None else task.spec.after.tasks
+    if len(named) == 1:
+        return f"task {named[0]}, which this one waited for, did not complete"
+    return f"{task.status.unmet} of the {len(named)} tasks that this one waited for did not complete"
 
 
 def _worker_lost(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: float) -> Status:
@@ -275,6 +305,9 @@ def _replayed(task: Task, event: Replayed, now: Instant) -> Status:
         retries=0 if event.reset_retries else status.retries,
         timeout=task.spec.timeout if event.reset_retries else status.timeout,
         result=None,
+        # Nor does it wait for others again: they have had their time.
+        pending=0,
+        unmet=0,
     )
 
 

@@ -140,6 +140,8 @@ def check(schedule: Schedule) -> Schedule:
         )
     recurrence_of(schedule)
     submission = schedule.submission
+    if submission.after:
+        raise InvalidSchedule("after", "after cannot be said of a schedule's task, it is due when the schedule fires")
     for field in ("run_at", "delay", "idempotency_key"):
         if getattr(submission, field) is not None:
             raise InvalidSchedule(

@@ -8,16 +8,18 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings, InvalidTask, PayloadTooLarge
-from fairlead.core.identity import TaskId, check_name
+from fairlead.core.identity import TaskId, check_name, parse_task_id
 from fairlead.core.instant import LATEST, LONGEST, SECOND, Instant, Span
 from fairlead.core.retry import Backoff, RetryRules, check_rules, with_rules
 from fairlead.core.settings import Settings
-from fairlead.core.task import QUEUED, Priority, Spec, State, Status, Task
+from fairlead.core.task import QUEUED, After, OnFailure, Priority, Reason, Spec, State, Status, Task
 
 DEFAULT_QUEUE = "default"
 _TEXT_LIMIT = 500
 _LIST_LIMIT = 50
 _RETRIES_LIMIT = 10_000
+AFTER_LIMIT = 10_000
+"""How many tasks a task may wait for: each end of one of them rewrites how many are left."""
 
 
 class Submission(Struct, frozen=True, kw_only=True, gc=False):
@@ -42,6 +44,10 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     retry_rules: RetryRules | None = None
     """What becomes of it by error, where that differs from what is said above."""
     concurrency_key: str | None = None
+    after: tuple[TaskId | int, ...] = ()
+    """The tasks that must have ended first: by id, or by the position of an earlier one in the same batch."""
+    on_failure: OnFailure = OnFailure.CANCEL
+    """What becomes of the task when one of those ends other than completed."""
 
 
 def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Settings) -> Task:
@@ -68,8 +74,19 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         tags=submission.tags,
         trace=submission.trace,
         concurrency_key=submission.concurrency_key,
+        after=_after(submission) if submission.after else None,
     )
     later = due > now
+    if spec.after is not None:
+        # The store counts what is still to wait for, and lets the alarm ring when that is nothing.
+        status = Status(
+            state=State.SCHEDULED,
+            priority=priority,
+            ready_at=due if later else now,
+            timeout=timeout,
+            reason=Reason.DEPENDENT,
+        )
+        return Task(spec, status)
     status = Status(
         state=State.SCHEDULED if later else QUEUED,
         priority=priority,
@@ -84,6 +101,23 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
 def _retry(submission: Submission, settings: Settings) -> Backoff | RetryRules:
     backoff = submission.backoff or settings.defaults.backoff
     return backoff if submission.retry_rules is None else with_rules(backoff, submission.retry_rules)
+
+
+def _after(submission: Submission) -> After:
+    named = submission.after
+    if len(named) > AFTER_LIMIT:
+        raise InvalidTask(
+            "after", f"after names {len(named):,} tasks; {AFTER_LIMIT:,} is the most, so let some of them wait in turn"
+        )
+    ids: list[TaskId] = []
+    for one in named:
+        if isinstance(one, int):
+            raise InvalidTask("after", f"after names position {one}, which is not of an earlier task in this batch")
+        try:
+            ids.append(parse_task_id(one))
+        except InvalidTask as error:
+            raise InvalidTask("after", f"after: {error}") from None
+    return After(tasks=tuple(dict.fromkeys(ids)), on_failure=submission.on_failure)
 
 
 def _due(submission: Submission, now: Instant) -> Instant:

@@ -95,6 +95,12 @@ class Reason(enum.StrEnum):
     RULE_USED_UP = "rule_used_up"
     """The retries that a rule allows for this error are used up."""
     CRASH_LOOP = "crash_loop"
+    DEPENDENT = "dependent"
+    """Submitted, to run after other tasks."""
+    RELEASED = "released"
+    """All it waited for has ended."""
+    DEPENDENCY_FAILED = "dependency_failed"
+    """What it waited for has ended, and not all of it completed."""
 
 
 _TYPE_LIMIT: Final = 200
@@ -158,6 +164,21 @@ class Entry(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     failure: Failure | None = None
 
 
+class OnFailure(enum.StrEnum):
+    """What becomes of a task when one that it waits for ends other than completed."""
+
+    CANCEL = "cancel"
+    RUN_ANYWAY = "run_anyway"
+
+
+class After(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """What a task waits for."""
+
+    tasks: tuple[TaskId, ...]
+    """The tasks that must have ended first, distinct."""
+    on_failure: OnFailure = OnFailure.CANCEL
+
+
 class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What was asked for. Never rewritten."""
 
@@ -183,6 +204,8 @@ class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """The W3C traceparent of the submit."""
     concurrency_key: str | None = None
     """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
+    after: After | None = None
+    """What the task waits for, if it waits for others."""
 
 
 class Status(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -216,6 +239,15 @@ class Status(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     settled: str | None = None
     """What the last lease holder said, so that saying it again is recognised."""
     history: tuple[Entry, ...] = ()
+    pending: int = 0
+    """How many of the tasks that it waits for have not ended. The store counts."""
+    unmet: int = 0
+    """How many of them ended other than completed."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the task waits for others to end: nothing else is scheduled without a moment."""
+        return self.state is State.SCHEDULED and self.alarm is None
 
 
 class Task(Struct, frozen=True, gc=False):

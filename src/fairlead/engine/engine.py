@@ -10,12 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.core.errors import FairleadError, LeaseLost, QueueFull, StoreUnavailable, TaskNotFound
-from fairlead.core.events import AlarmRang, CancelAsked, Discarded, Replayed, Request
+from fairlead.core.events import CancelAsked, Discarded, Replayed, Request
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Priority, Task
+from fairlead.engine import depending
 from fairlead.engine.book import QueueBook
 from fairlead.engine.breakers import Breakers
 from fairlead.engine.clock import Clock, FollowingClock, SystemClock
@@ -29,7 +30,20 @@ from fairlead.engine.presence import Presence
 from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Added, Beat, Claim, Filter, KeyHeld, Known, Pulse, QueueOrder, Receipt, Verdict
+from fairlead.storage.values import (
+    Added,
+    Apart,
+    Beat,
+    Claim,
+    Filter,
+    KeyHeld,
+    Known,
+    Missing,
+    Pulse,
+    QueueOrder,
+    Receipt,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from fairlead.core.diagnosis import Diagnosis
@@ -190,6 +204,11 @@ class Engine:
 
     async def submit(self, submission: Submission) -> Submitted:
         """Store a task; it is durable when this returns."""
+        if submission.after:
+            (answer,) = await self.submit_many([submission])
+            if isinstance(answer, FairleadError):
+                raise answer
+            return answer
         if self.book.stale:
             await self.book.refresh()
         now, queue = self.clock.now(), submission.queue
@@ -211,6 +230,8 @@ class Engine:
         accepted: list[Task] = []
         positions: list[int] = []
         for position, (submission, task_id) in enumerate(zip(submissions, ids, strict=True)):
+            if submission.after:
+                submission = depending.named(submission, position, ids)
             try:
                 task = accept(submission, task_id, now, self.book.settings_of(submission.queue))
             except FairleadError as error:
@@ -220,22 +241,62 @@ class Engine:
                 positions.append(position)
                 answers.append(Submitted(task))
         receipts = await self._ledger.add(accepted) if accepted else []
+        refused: dict[int, TaskId] = {}
+        waiting: list[int] = []
+        held = False
         for position, task, receipt in zip(positions, accepted, receipts, strict=True):
             if isinstance(receipt, Added):
                 self._ledger.tell(task, now)
-            else:
-                answers[position] = await self._submitted(submissions[position], task, receipt)
+                if task.spec.after is not None:
+                    waiting.append(position)
+                continue
+            answers[position] = await self._submitted(submissions[position], task, receipt, ids)
+            if isinstance(receipt, Missing | Apart):
+                refused[position] = receipt.named
+            elif isinstance(receipt, Known) and task.spec.after is not None:
+                waiting.append(position)
+            held = held or isinstance(receipt, KeyHeld)
+        self._ledger.released |= bool(waiting)
         await self._ledger.finish()
+        if waiting:
+            # How many are waited for is the store's to say, and some may have had nothing to wait for.
+            for position, stored in zip(waiting, await self.store.get([ids[at] for at in waiting]), strict=True):
+                answers[position] = answers[position] if stored is None else Submitted(stored)
+        if refused and held:
+            await self._submit_again(submissions, ids, refused, answers)
         return answers
 
-    async def _submitted(self, submission: Submission, task: Task, receipt: Receipt) -> Submitted | FairleadError:
+    async def _submitted(
+        self, submission: Submission, task: Task, receipt: Receipt, ids: Sequence[TaskId] = ()
+    ) -> Submitted | FairleadError:
         """The answer to a submit whose task was stored, or not."""
         if isinstance(receipt, (Added, Known)):
             self._ledger.tell(task, task.spec.created_at)
             return Submitted(task)
         if isinstance(receipt, KeyHeld):
             return await self._held(submission, receipt.holder)
+        if isinstance(receipt, Missing | Apart):
+            return depending.refusal(receipt, ids)
         return QueueFull(task.spec.queue, receipt.depth, receipt.bound)
+
+    async def _submit_again(
+        self,
+        submissions: Sequence[Submission],
+        ids: Sequence[TaskId],
+        refused: dict[int, TaskId],
+        answers: list[Submitted | FairleadError],
+    ) -> None:
+        """Submit those again that were to wait for one of the batch whose key another task holds: for that one now."""
+        stored = {at: said.task.id for at, said in enumerate(answers) if isinstance(said, Submitted)}
+        hopeful = {ids[position] for position, task_id in stored.items() if ids[position] != task_id}
+        left: dict[int, Submission] = {}
+        for position, missing in refused.items():
+            if missing in hopeful:
+                hopeful.add(ids[position])
+                left[position] = submissions[position]
+        if left:
+            for position, answer in zip(left, await self.submit_many(depending.again(left, ids, stored)), strict=True):
+                answers[position] = answer
 
     async def prepare(self, submission: Submission) -> Task:
         """The task that a submission becomes, not stored yet."""
@@ -273,6 +334,10 @@ class Engine:
         The workers are looked up every few seconds at most, so this is for every submit.
         """
         return () if submitted.existing else await self._lookout.doubts(submitted.task)
+
+    async def unended(self, task: Task) -> list[Task]:
+        """Those of the tasks that this one waits for that have not ended."""
+        return await depending.unended(self.store, task)
 
     async def find(
         self,
@@ -397,14 +462,11 @@ class Engine:
         tasks = await self.store.due(now, limit, after)
         if not tasks:
             return []
-        changes = [self._ledger.decide(task, AlarmRang(), now, seen(task)) for task in tasks]
         lost: list[Task] = []
-        for task, change, verdict in zip(tasks, changes, await self._ledger.apply(changes), strict=True):
-            if verdict is Verdict.APPLIED:
-                self._ledger.tell_change(task, change, now)
-                if task.status.lease is not None and change.status is not None:
-                    lost.append(task)
-                    self._breakers.count(task, change.status)
+        for task, status in await self._ledger.ring(tasks, now):
+            if task.status.lease is not None and status is not None:
+                lost.append(task)
+                self._breakers.count(task, status)
         await self._ledger.finish()
         if lost:
             await self.workers.note(lost, now)

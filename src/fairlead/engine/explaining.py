@@ -19,6 +19,7 @@ from fairlead.core.outlook import steady_table
 from fairlead.core.recount import recount, retried_after
 from fairlead.core.task import Reason, State, Task
 from fairlead.engine.ability import able, obstacle
+from fairlead.engine.depending import unended
 from fairlead.engine.forecasting import NAMED, Sight, free_slots, lane_places, line_causes, place_of
 from fairlead.engine.ledger import Ledger
 from fairlead.engine.presence import Presence, WorkerPresence
@@ -104,7 +105,9 @@ class Explainer:
             no_estimate=_NOT_IN_LINE,
             no_latest=_NOT_IN_LINE,
         )
-        causes = (_scheduled(task, known.at), *blocking, *known.causes)
+        waits = task.status.waits
+        first = _dependent(task, await unended(self._ledger.store, task)) if waits else _scheduled(task, known.at)
+        causes = (first, *blocking, *known.causes)
         return replace(known, causes=causes, due_at=task.status.ready_at, forecast=forecast)
 
     async def _explain_queued(self, task: Task, known: Explanation) -> Explanation:
@@ -138,6 +141,18 @@ def _unable(forecast: Forecast, cause: Cause) -> Forecast:
     """What can be said of the start of a task that something keeps from starting."""
     why = f"it cannot start before that has changed: {cause.text}"
     return replace(forecast, estimated_start=None, latest_start=None, assumptions=(), no_estimate=why, no_latest=why)
+
+
+def _dependent(task: Task, parents: Sequence[Task]) -> Cause:
+    """For whom a task waits."""
+    shown = ", ".join(f"{parent.id} ({parent.state.value})" for parent in parents[:NAMED])
+    count = task.status.pending
+    return Cause(
+        CauseCode.DEPENDENT,
+        f"it waits for {count:,} other task{'s' if count > 1 else ''} to end, such as {shown}",
+        {"pending": count, "unmet": task.status.unmet},
+        blocks=True,
+    )
 
 
 def _scheduled(task: Task, now: Instant) -> Cause:

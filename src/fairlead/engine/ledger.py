@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
-from fairlead.core.events import Event
-from fairlead.core.instant import Instant
+from fairlead.core.events import AlarmRang, Event
+from fairlead.core.instant import AT_ONCE, Instant
 from fairlead.core.lifecycle import decide
 from fairlead.core.order import Table, effective_priority
 from fairlead.core.settings import Settings
-from fairlead.core.task import Task
+from fairlead.core.task import Status, Task
 from fairlead.engine.batching import Batcher
 from fairlead.engine.book import QueueBook
 from fairlead.engine.breakers import Breakers
@@ -20,7 +21,11 @@ from fairlead.engine.identity import Chance
 from fairlead.engine.metering import Meter
 from fairlead.engine.observe import Happening, Observer, Occurrence, happening_of
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Change, Guard, Receipt, Seen, Verdict
+from fairlead.storage.values import APPLIED, RELEASED, Change, Guard, Receipt, Seen, Verdict
+
+_BATCH: Final = 1_000
+_ROUNDS: Final = 100
+"""How far one call follows a chain whose tasks end one after the other by being cancelled. The sweep does the rest."""
 
 
 class Ledger:
@@ -48,12 +53,14 @@ class Ledger:
         self.book = book
         self.breakers = breakers
         self.meter = Meter()
+        self.released = False
+        """Whether there may be tasks that have nothing left to wait for, and whose alarm is to be answered."""
         self._luck = random.Random(chance.getrandbits(64))  # noqa: S311 - spreads retries, guards nothing
         self.add: Callable[[Sequence[Task]], Awaitable[Sequence[Receipt]]] = self._add
-        self.apply: Callable[[Sequence[Change]], Awaitable[Sequence[Verdict]]] = store.apply
+        self.apply: Callable[[Sequence[Change]], Awaitable[Sequence[Verdict]]] = self._apply
         if batching:
             self.add = Batcher(self._add)
-            self.apply = Batcher(store.apply)
+            self.apply = Batcher(self._apply)
 
     def decide(self, task: Task, event: Event, now: Instant, guard: Guard) -> Change:
         """The change that an event makes to a task."""
@@ -95,14 +102,41 @@ class Ledger:
         self.publisher(occurrence)
 
     async def finish(self) -> None:
-        """End an operation: what it told is published, unless a task of the event loop will do that.
+        """End an operation: let go whom it released, and publish what it told unless a task of the loop will.
 
         What was counted for circuits is shared before, now and then.
         """
+        if self.released:
+            self.released = False
+            await self._let_go()
         if self.breakers.due:
             await self.breakers.share()
         if self.publisher.due:
             await self.publisher.flush()
+
+    async def ring(self, tasks: Sequence[Task], now: Instant) -> list[tuple[Task, Status | None]]:
+        """Answer the alarms of these tasks; those that no one else answered meanwhile, and how each stands now."""
+        changes = [self.decide(task, AlarmRang(), now, seen(task)) for task in tasks]
+        answered: list[tuple[Task, Status | None]] = []
+        for task, change, verdict in zip(tasks, changes, await self.apply(changes), strict=True):
+            if verdict is APPLIED:
+                self.tell_change(task, change, now)
+                answered.append((task, change.status))
+        return answered
+
+    async def _let_go(self) -> None:
+        """Answer the alarms of tasks that have nothing left to wait for; if we die first, any sweep does."""
+        for _ in range(_ROUNDS):
+            tasks = await self.store.due(AT_ONCE, _BATCH)
+            if not tasks or not await self.ring(tasks, self.clock.now()):
+                return
+
+    async def _apply(self, changes: Sequence[Change]) -> Sequence[Verdict]:
+        verdicts = await self.store.apply(changes)
+        if RELEASED in verdicts:
+            self.released = True
+            return [APPLIED if verdict is RELEASED else verdict for verdict in verdicts]
+        return verdicts
 
     async def _add(self, tasks: Sequence[Task]) -> Sequence[Receipt]:
         bounds = self.book.bounds_of({task.spec.queue for task in tasks})

@@ -68,6 +68,8 @@ def happening_of(task: Task) -> Happening:
 _BACK_IN_LINE = {
     Reason.SUBMITTED: Happening.SUBMITTED,
     Reason.DUE: Happening.READY,
+    Reason.DEPENDENT: Happening.SUBMITTED,
+    Reason.RELEASED: Happening.READY,
     Reason.HANDED_BACK: Happening.HANDED_BACK,
     Reason.REPLAYED: Happening.REPLAYED,
 }

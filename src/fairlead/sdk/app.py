@@ -20,8 +20,10 @@ from fairlead.sdk.configuration import load
 from fairlead.sdk.connection import Connection, Link
 from fairlead.sdk.cron import CronDecorator, ScheduleOptions, schedule_of
 from fairlead.sdk.definition import CoroutineTask, FunctionTask, Options, TaskDefinition
+from fairlead.sdk.handle import TaskHandle
 from fairlead.sdk.linking import connect
 from fairlead.sdk.operating import Operated
+from fairlead.sdk.parents import parents_of, parents_of_sync
 from fairlead.sdk.rehearsal import Rehearsal
 from fairlead.sdk.schedules import AppSchedules
 from fairlead.worker.handlers import Handler, Handlers
@@ -238,6 +240,22 @@ class Fairlead(Operated):
             return [worker]
 
         serve(prepare, self.close)
+
+    async def parents(self) -> list[TaskHandle[Any]]:
+        """Inside a handler: the tasks that this one waited for, in the order they were named."""
+        return await parents_of(self._connection, self.handlers)
+
+    def parents_sync(self) -> list[TaskHandle[Any]]:
+        """`parents`, from synchronous code."""
+        return parents_of_sync(self._connection, self.handlers)
+
+    async def parent_results(self) -> list[Any]:
+        """Inside a handler: the results of those that this task waited for; raises TaskFailed if one has none."""
+        return [parent.result_seen() for parent in await self.parents()]
+
+    def parent_results_sync(self) -> list[Any]:
+        """`parent_results`, from synchronous code."""
+        return [parent.result_seen() for parent in self.parents_sync()]
 
     def testing(self) -> Rehearsal:
         """A context in which tasks run in this process, in memory, on a clock that the test moves."""

@@ -13,10 +13,11 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask
+from fairlead.core.identity import TaskId, parse_task_id
 from fairlead.core.instant import SECOND, Span, span
 from fairlead.core.retry import Backoff, RetryRule, RetryRules, check_rules, error_name
 from fairlead.core.submission import Submission
-from fairlead.core.task import Priority
+from fairlead.core.task import OnFailure, Priority
 from fairlead.engine.engine import Submitted
 from fairlead.engine.inline import run_inline
 from fairlead.sdk.connection import Link
@@ -53,12 +54,17 @@ class Options(TypedDict, total=False):
     trace: str
     concurrency_key: str | Callable[..., str]
     """Tasks of one queue that share it run one at a time; a function makes it of the task's arguments."""
+    after: Iterable[TaskHandle[Any] | str]
+    """The tasks that must have ended before this one may run: handles or ids."""
+    on_failure: Literal["cancel", "run_anyway"]
+    """What becomes of it when one of those ends other than completed."""
 
 
-class Call(Struct, frozen=True):
-    """A call that has been checked against its signature and can be submitted."""
+class Call(Struct, Generic[R], frozen=True):
+    """A call that has been checked against its signature and can be submitted, alone, among many or in a flow."""
 
     submission: Submission
+    definition: TaskDefinition[Any, R]
 
 
 class TaskDefinition(Generic[P, R]):
@@ -93,13 +99,13 @@ class TaskDefinition(Generic[P, R]):
             other._key_of = _function_in(options)
         return other
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to submit later, alone or among many; raises InvalidTask if it does not fit the signature."""
         parameters = self.handler.signature.encode(args, kwargs)
         submission = msgspec.structs.replace(self._template, parameters=parameters)
         if self._key_of is not None:
             submission = msgspec.structs.replace(submission, concurrency_key=_key(self._key_of(*args, **kwargs)))
-        return Call(submission)
+        return Call(submission, self)
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Have a worker call the function with these arguments; the task is stored when this returns."""
@@ -107,7 +113,7 @@ class TaskDefinition(Generic[P, R]):
         engine = await self._connect().engine()
         submitted = await engine.submit(submission)
         heed(submitted.task.spec.type, await engine.doubts(submitted))
-        return self._handle(submitted)
+        return self.handle(submitted)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit`, from synchronous code."""
@@ -115,9 +121,9 @@ class TaskDefinition(Generic[P, R]):
         engine = self._connect().inline()
         submitted = run_inline(engine.submit(submission))
         heed(submitted.task.spec.type, run_inline(engine.doubts(submitted)))
-        return self._handle(submitted)
+        return self.handle(submitted)
 
-    async def submit_many(self, calls: Iterable[Call]) -> list[TaskHandle[R]]:
+    async def submit_many(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
         """Submit many calls at once; raises the first refusal, when all others are stored."""
         submissions = [call.submission for call in calls]
         engine = await self._connect().engine()
@@ -126,7 +132,7 @@ class TaskDefinition(Generic[P, R]):
             heed(first.task.spec.type, await engine.doubts(first))
         return self._handles(answers)
 
-    def submit_many_sync(self, calls: Iterable[Call]) -> list[TaskHandle[R]]:
+    def submit_many_sync(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
         """`submit_many`, from synchronous code."""
         submissions = [call.submission for call in calls]
         engine = self._connect().inline()
@@ -144,7 +150,7 @@ class TaskDefinition(Generic[P, R]):
         engine = await self._connect().engine()
         task = await engine.prepare(submission)
         await add_in(connection, self._connect().url, task, engine.clock.now())
-        return self._handle(Submitted(task))
+        return self.handle(Submitted(task))
 
     def submit_in_sync(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit_in`, on a synchronous connection of psycopg's or SQLAlchemy's."""
@@ -152,17 +158,23 @@ class TaskDefinition(Generic[P, R]):
         engine = self._connect().inline()
         task = run_inline(engine.prepare(submission))
         add_in_sync(connection, self._connect().url, task, engine.clock.now())
-        return self._handle(Submitted(task))
+        return self.handle(Submitted(task))
 
     def _handles(self, answers: Iterable[Submitted | FairleadError]) -> list[TaskHandle[R]]:
         handles: list[TaskHandle[R]] = []
         for answer in answers:
             if isinstance(answer, FairleadError):
                 raise answer
-            handles.append(self._handle(answer))
+            handles.append(self.handle(answer))
         return handles
 
-    def _handle(self, submitted: Submitted) -> TaskHandle[R]:
+    @property
+    def link(self) -> Link:
+        """The way to where its tasks are stored."""
+        return self._connect()
+
+    def handle(self, submitted: Submitted) -> TaskHandle[R]:
+        """What the submitter of a task holds."""
         decode = self.handler.signature.decode_result
         return TaskHandle(submitted.task, self._connect(), decode, existing=submitted.existing)
 
@@ -216,6 +228,10 @@ def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
         fields["requires"] = frozenset(_several("requires", fields["requires"]))
     if "tags" in fields:
         fields["tags"] = tuple(_several("tags", fields["tags"]))
+    if "after" in fields:
+        fields["after"] = tuple(_id_of(one) for one in _several("after", fields["after"]))
+    if "on_failure" in fields:
+        fields["on_failure"] = _on_failure(fields["on_failure"])
     if fields.get("run_at") is not None:
         fields["run_at"] = _instant(fields["run_at"])
     if "retry_rules" in fields:
@@ -250,7 +266,7 @@ def _span(name: str, seconds: float) -> Span:
     return span(seconds)
 
 
-def _several(name: str, values: Iterable[str]) -> Iterable[str]:
+def _several(name: str, values: Iterable[Any]) -> Iterable[Any]:
     if isinstance(values, str):
         raise InvalidTask(name, f"{name} {values!r} is one word; write {{{values!r}}}")
     return values
@@ -281,6 +297,17 @@ def _error(written: object) -> str:
     if isinstance(written, type) and issubclass(written, BaseException):
         return error_name(written)
     raise InvalidTask("retry_rules", f"a retry rule is for {written!r}; use an exception's type, or its name")
+
+
+def _id_of(task: Any) -> TaskId:
+    return task.id if isinstance(task, TaskHandle) else parse_task_id(task)
+
+
+def _on_failure(word: str) -> OnFailure:
+    try:
+        return OnFailure(word)
+    except ValueError:
+        raise InvalidTask("on_failure", f"on_failure {word!r} is unknown; use one of {', '.join(OnFailure)}") from None
 
 
 def _instant(moment: datetime) -> int:

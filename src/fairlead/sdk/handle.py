@@ -72,7 +72,7 @@ class TaskHandle(Generic[R]):
             if self.status.ended:
                 break
             await asyncio.sleep(pause)
-        return self._result()
+        return self.result_seen()
 
     async def explain(self) -> Explanation:
         """Why the task waits, who could take it and when, or why it ran when it ran."""
@@ -96,7 +96,7 @@ class TaskHandle(Generic[R]):
             if self.status.ended:
                 break
             time.sleep(pause)
-        return self._result()
+        return self.result_seen()
 
     def explain_sync(self) -> Explanation:
         """`explain`, from synchronous code."""
@@ -107,7 +107,8 @@ class TaskHandle(Generic[R]):
         self._task = run_inline(self._connection.inline().cancel(self.id))
         return self.status
 
-    def _result(self) -> R:
+    def result_seen(self) -> R:
+        """What the handler had returned when the task was last looked at; raises TaskFailed if it had not completed."""
         status = self._task.status
         if status.state is not State.COMPLETED:
             cause = f"{status.failure.type}: {status.failure.message}" if status.failure else ""

@@ -108,9 +108,11 @@ class Rehearsal:
         attempts = await self.run()
         for _ in range(_ROUNDS):
             scheduled = await engine.find(Filter(states=frozenset({State.SCHEDULED})), limit=_EVERY_CAPABILITY_OF)
-            if not scheduled:
+            # What waits for others is due when they have ended; if it is all that is left, they never will.
+            moments = [task.status.ready_at for task in scheduled if not task.status.waits]
+            if not moments:
                 return attempts
-            due = min(task.status.ready_at for task in scheduled)
+            due = min(moments)
             self.clock.advance(max(0, due - self.clock.now()))
             attempts += await self.run()
         raise RuntimeError(f"tasks are still scheduled after {_ROUNDS} rounds; does a task retry for ever?")
@@ -131,7 +133,7 @@ class Rehearsal:
         """When a task or a schedule is due that is not yet."""
         engine = await self._connection.engine()
         scheduled = await engine.find(Filter(states=frozenset({State.SCHEDULED})), limit=_EVERY_CAPABILITY_OF)
-        moments = [task.status.ready_at for task in scheduled]
+        moments = [task.status.ready_at for task in scheduled if not task.status.waits]
         moments += [at for entry in await engine.schedules.all() if (at := entry.attention) is not None]
         return min((at for at in moments if at > self.clock.now()), default=None)
 

@@ -29,7 +29,7 @@ class AppSchedules:
         """Those that `app.cron` declares, by name."""
 
     async def add(
-        self, name: str, cron: str, call: Call, *, replace: bool = False, **options: Unpack[ScheduleOptions]
+        self, name: str, cron: str, call: Call[Any], *, replace: bool = False, **options: Unpack[ScheduleOptions]
     ) -> ScheduleEntry:
         """Have a call submitted again and again: `add("nightly", "0 3 * * *", report.call("long"))`."""
         schedule = schedule_of(name, cron, call.submission, options)
@@ -66,7 +66,7 @@ class AppSchedules:
         return [_moment(at) for at in await (await self._schedules()).preview(name, count)]
 
     def add_sync(
-        self, name: str, cron: str, call: Call, *, replace: bool = False, **options: Unpack[ScheduleOptions]
+        self, name: str, cron: str, call: Call[Any], *, replace: bool = False, **options: Unpack[ScheduleOptions]
     ) -> ScheduleEntry:
         """`add`, from synchronous code."""
         schedule = schedule_of(name, cron, call.submission, options)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from fairlead.core.errors import FairleadError
 from fairlead.core.submission import Submission
@@ -13,7 +14,7 @@ from fairlead.server.bodies import Decoder
 from fairlead.server.hub import Hub
 from fairlead.server.principal import Principal
 from fairlead.server.refusals import Refusal, refusal_of
-from fairlead.server.tenancy import check_holder, tenant_of
+from fairlead.server.tenancy import check_holder, may_await, tenant_of
 from fairlead.wire.tasks import BatchResult, SubmitRequest, created, submission_of
 
 Item: TypeAlias = SubmitRequest | Refusal
@@ -34,6 +35,8 @@ def read_one(text: bytes | Raw) -> Item:
 async def submit_all(hub: Hub, principal: Principal, items: Sequence[Item], first: int = 0) -> list[BatchResult]:
     """Store what can be stored; the results are in the order of the items, numbered from `first`."""
     wishes: list[Submission | Refusal] = [_wish(principal, item) for item in items]
+    if any(isinstance(wish, Submission) and wish.after for wish in wishes):
+        wishes = _placed(await may_await(hub, principal, wishes))
     counted = await hub.depths.ready()
     answers = iter(await hub.engine.submit_many([wish for wish in wishes if isinstance(wish, Submission)]))
     results = []
@@ -57,6 +60,25 @@ async def submit_all(hub: Hub, principal: Principal, items: Sequence[Item], firs
         else:
             results.append(BatchResult(index=index, status=200, task=held))
     return results
+
+
+def _placed(wishes: Sequence[Submission | Refusal]) -> list[Submission | Refusal]:
+    """The wishes, whose positions count among those that are not refused; who waits for a refused one is refused."""
+    places: dict[int, int] = {}
+    placed: list[Submission | Refusal] = []
+    for position, wish in enumerate(wishes):
+        if isinstance(wish, Submission) and wish.after:
+            earlier = [one for one in wish.after if isinstance(one, int) and 0 <= one < position]
+            lost = next((one for one in earlier if one not in places), None)
+            if lost is not None:
+                detail = f"after names task {lost} of the same batch, which was refused"
+                wish = Refusal("invalid-value", detail, field="after", value=lost)
+            else:
+                wish = replace(wish, after=tuple(places[one] if one in earlier else one for one in wish.after))
+        if isinstance(wish, Submission):
+            places[position] = len(places)
+        placed.append(wish)
+    return placed
 
 
 def refused(index: int, refusal: Refusal) -> BatchResult:

@@ -14,9 +14,11 @@ from fairlead.server.hub import Hub
 from fairlead.server.intake import Item, read_one, refused, submit_all
 from fairlead.server.principal import Principal
 from fairlead.server.refusals import Refusal, refusal_of
-from fairlead.wire.tasks import BATCH_LIMIT, BatchResult
+from fairlead.wire.tasks import BATCH_LIMIT, BatchResult, SubmitRequest
 
 _ENCODE_LINES: Final = msgspec.json.Encoder().encode_lines
+
+_NO_POSITIONS: Final = "after names a position, which a stream of lines has not; name tasks by their ids"
 
 
 class Splitter:
@@ -122,7 +124,10 @@ class LineStream:
 
     def _read(self, line: bytes | None) -> Item:
         if line is not None:
-            return read_one(line)
+            item = read_one(line)
+            if isinstance(item, SubmitRequest) and any(isinstance(one, int) for one in item.after):
+                return Refusal("invalid-value", _NO_POSITIONS, field="after", remedy="name tasks by their ids")
+            return item
         return Refusal(
             "too-large",
             f"the line is over the limit of {self._limit:,} bytes; pass a reference to the data",

@@ -10,7 +10,8 @@ from fairlead.core.task import State
 from fairlead.server.endpoint import Answer, Call, Empty, Endpoint
 from fairlead.server.listing import ListQuery, TaskPage, page
 from fairlead.server.principal import Role
-from fairlead.server.tenancy import check_holder, check_seen, seen_task_id, task_id_of, tenant_of
+from fairlead.server.refusals import Refusal
+from fairlead.server.tenancy import check_holder, check_seen, may_await, seen_task_id, task_id_of, tenant_of
 from fairlead.wire.explanations import ExplanationShown, explanation_shown
 from fairlead.wire.shown import TaskWhole, whole
 from fairlead.wire.tasks import SubmitRequest, TaskCreated, created, submission_of
@@ -54,6 +55,10 @@ async def submit(call: Call[Empty, SubmitRequest]) -> Answer:
     """
     hub, request = call.hub, call.body
     submission = submission_of(request, tenant_of(call.principal, request.tenant))
+    if submission.after:
+        (refused,) = await may_await(hub, call.principal, [submission])
+        if isinstance(refused, Refusal):
+            raise refused
     counted = await hub.depths.ready()
     submitted = await hub.engine.submit(submission)
     task = submitted.task

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from fairlead.core.errors import InvalidTask, TaskNotFound
 from fairlead.core.identity import TaskId, parse_task_id
+from fairlead.core.submission import Submission
 from fairlead.core.task import Task
+from fairlead.engine.depending import unknown_parent
 from fairlead.server.endpoint import Call
+from fairlead.server.hub import Hub
 from fairlead.server.principal import Principal
-from fairlead.server.refusals import Refusal
+from fairlead.server.refusals import Refusal, refusal_of
 
 _SHOWN: Final = 64
 
@@ -45,6 +50,31 @@ def check_holder(principal: Principal, task: Task) -> Task:
         field="idempotency_key",
         remedy="choose another key, or a queue of your own",
     )
+
+
+async def may_await(
+    hub: Hub, principal: Principal, wishes: Sequence[Submission | Refusal]
+) -> list[Submission | Refusal]:
+    """The wishes; one that names in `after` what is not there for the caller is refused, as if it were not stored."""
+    if principal.tenant is None:
+        return list(wishes)
+    named = {task_id for wish in wishes if isinstance(wish, Submission) for task_id in _named(wish)}
+    tasks = await hub.engine.store.get(sorted(named)) if named else []
+    hidden = {task.id for task in tasks if task is not None and not may_see(principal, task)}
+    return [
+        refusal_of(unknown_parent(min(found)))
+        if isinstance(wish, Submission) and (found := hidden.intersection(_named(wish)))
+        else wish
+        for wish in wishes
+    ]
+
+
+def _named(wish: Submission) -> Iterator[TaskId]:
+    """The ids that a wish names; what is none is for the engine to name."""
+    for one in wish.after:
+        with contextlib.suppress(InvalidTask):
+            if not isinstance(one, int):
+                yield parse_task_id(one)
 
 
 def task_id_of(call: Call[Any, Any]) -> TaskId:

@@ -198,6 +198,7 @@ def _leased(task: Task) -> LeasedTask:
         max_retries=spec.max_retries,
         created_at=iso(spec.created_at),
         tenant=spec.tenant,
+        after=() if spec.after is None else spec.after.tasks,
         tags=spec.tags,
     )
 

@@ -21,7 +21,7 @@ from msgspec.structs import astuple
 from fairlead.core.diagnosis import MEMORY, Examination, Level, durability
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import QUEUED, WAITING, Lane, State, Status, Task
+from fairlead.core.task import COMPLETED, QUEUED, WAITING, After, Lane, State, Status, Task
 from fairlead.storage.heap import Heap, wants_compacting
 from fairlead.storage.keyed import Keyed, KeyedFront
 from fairlead.storage.limiting import (
@@ -37,7 +37,7 @@ from fairlead.storage.limiting import (
 )
 from fairlead.storage.merge import Head, merge
 from fairlead.storage.positions import BEFORE_ALL, number_at, position_of
-from fairlead.storage.steps import claimed, extended, judged, pulse
+from fairlead.storage.steps import claimed, counted, ends, extended, judged, pulse, released
 from fairlead.storage.values import (
     APPLIED,
     Added,
@@ -50,6 +50,7 @@ from fairlead.storage.values import (
     KeyHeld,
     Known,
     LaneTally,
+    Missing,
     Pulse,
     Receipt,
     Record,
@@ -61,6 +62,7 @@ from fairlead.storage.values import (
 )
 
 _RINGS_KEPT: Final = 64
+_NOWHERE: Final[Mapping[TaskId, State]] = {}
 
 
 class _Line:
@@ -92,6 +94,8 @@ class MemoryStore:
         self._tasks: dict[TaskId, Task] = {}
         self._ids: list[TaskId] = []
         self._keys: dict[tuple[str, str], TaskId] = {}
+        self._dependents: dict[TaskId, list[TaskId]] = {}
+        """Those who wait for a task that has not ended."""
         self._queues: dict[str, dict[Lane, _Line]] = {}
         self._waiting: Counter[str] = Counter()
         self._alarms = Heap(self._alarm_is_live)
@@ -104,10 +108,7 @@ class MemoryStore:
         self._dues = Dues()
 
     async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
-        with self._lock:
-            receipts = [self._add(task, now, bounds) for task in tasks]
-            self._ring(tasks)
-        return receipts
+        return self._add_all(tasks, now, bounds, _NOWHERE)
 
     async def claim(self, claim: Claim) -> list[Task]:
         with self._lock:
@@ -279,7 +280,16 @@ class MemoryStore:
         self._dues.update(gate.dues())
         return taken
 
-    def _add(self, task: Task, now: Instant, bounds: Mapping[str, int]) -> Receipt:
+    def _add_all(
+        self, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]
+    ) -> list[Receipt]:
+        """Add tasks; `elsewhere` is how those stand that they may wait for and that are not in this store."""
+        with self._lock:
+            receipts = [self._add(task, now, bounds, elsewhere) for task in tasks]
+            self._ring(tasks)
+        return receipts
+
+    def _add(self, task: Task, now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]) -> Receipt:
         spec = task.spec
         if spec.id in self._tasks:
             return Known()
@@ -288,6 +298,13 @@ class MemoryStore:
             until = holder.spec.key_until
             if until is not None and until > now:
                 return KeyHeld(holder.id)
+        named = None
+        if spec.after is not None and task.status.waits:
+            found = self._states(spec.after, elsewhere)
+            if isinstance(found, Missing):
+                return found
+            named = found
+            task = Task(spec, counted(task.status, named.values()))
         bound = bounds.get(spec.queue)
         if bound is not None and task.state.waiting and (depth := self._waiting[spec.queue]) >= bound:
             return Full(depth, bound)
@@ -298,7 +315,22 @@ class MemoryStore:
         self._enter(task, task.lane)
         if spec.concurrency_key is not None:
             self._keyed.move(None, task)
+        if named:
+            for parent, state in named.items():
+                if not state.ended:
+                    self._dependents.setdefault(parent, []).append(spec.id)
         return Added()
+
+    def _states(self, after: After, elsewhere: Mapping[TaskId, State]) -> dict[TaskId, State] | Missing:
+        """How those stand that a task is to wait for."""
+        states: dict[TaskId, State] = {}
+        for named in after.tasks:
+            task = self._tasks.get(named)
+            state = elsewhere.get(named) if task is None else task.state
+            if state is None:
+                return Missing(named)
+            states[named] = state
+        return states
 
     def _extend(self, beat: Beat, until: Instant, grace: Span) -> Pulse:
         task = self._tasks.get(beat.id)
@@ -315,7 +347,20 @@ class MemoryStore:
                 self._remove(task)
             else:
                 self._set(task, change.status)
+            if self._dependents and ends(task.status, change.status):
+                completed = change.status is not None and change.status.state is COMPLETED
+                if any(dependent.status.pending == 0 for dependent in self._count_end(task.id, completed)):
+                    verdict = Verdict.RELEASED
         return verdict
+
+    def _count_end(self, task_id: TaskId, completed: bool) -> list[Task]:
+        """Let those who wait for a task know that it has ended; as they stand then."""
+        dependents = map(self._tasks.get, self._dependents.pop(task_id, ()))
+        return [
+            self._set(task, released(task.status, 1, 0 if completed else 1))
+            for task in dependents
+            if task is not None and task.status.waits
+        ]
 
     def _set(self, task: Task, status: Status) -> Task:
         changed = Task(task.spec, status)

@@ -54,6 +54,20 @@ Changing
     G4  Changes to one task in one call take effect in their order.
     G5  A removed task is gone from every operation, and so is the key that it holds.
 
+Depending
+    D1  A task that is scheduled without an alarm and names others in `after` is added with `pending`, how many of those
+        named have not ended, and `unmet`, how many ended other than completed, counted in one step with the add. If
+        none is pending its alarm is `AT_ONCE`. A task that names one that is not stored is answered `Missing` with the
+        first such; tasks added earlier in the same call are stored. `Apart` is answered for one that this store cannot
+        count together with it. A2 and A3 are checked first, A5 last.
+    D2  A change that is applied and takes a task into an ended state, or removes one that has not ended, counts in the
+        same step for each task that waits for it: `pending` one lower, `unmet` one higher unless it completed, version
+        one higher, and if none is pending its alarm is `AT_ONCE`. When one of them has nothing left to wait for after
+        the call, at least one of the changes that counted for it is answered RELEASED instead of APPLIED, and none that
+        did not. Nothing else of those tasks changes.
+    D3  Each end counts once: neither a repeated settle, nor the removal of an ended task, nor a second end after a
+        replay counts again. A task that no longer waits is not counted for.
+
 Finding
     F1  `get` answers in the order asked, None for what is not there.
     F2  `due` gives the tasks whose alarm is at or before `now`, earliest alarm first, ids breaking ties; with `after`,

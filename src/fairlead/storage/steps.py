@@ -1,15 +1,17 @@
 """The mechanical steps of the contract, for stores that take them in Python.
 
-What a claim and a heartbeat write and when a guard holds is fixed by the contract's clauses C3, H1, G2 and G3. A store
-that does these steps in Lua or SQL says the same there.
+What a claim and a heartbeat write, when a guard holds, and how those are counted that a task waits for is fixed by the
+contract's clauses C3, H1, G2, G3, D1 and D2. A store that does these steps in Lua or SQL says the same there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
-from fairlead.core.instant import Instant, Span
-from fairlead.core.task import EXECUTING, Lease, Status
+from fairlead.core.instant import AT_ONCE, Instant, Span
+from fairlead.core.task import EXECUTING, Lease, State, Status
 from fairlead.storage.values import APPLIED, Beat, Change, Claim, Guard, Held, Pulse, Verdict
 
 
@@ -59,6 +61,29 @@ def judged(change: Change, status: Status | None) -> Verdict:
     if isinstance(change.guard, Held) and change.status is not None and change.status.settled is not None:
         return Verdict.REPEATED if change.status.settled == status.settled else Verdict.STALE
     return Verdict.STALE
+
+
+def ends(before: Status, after: Status | None) -> bool:
+    """Whether a task comes to its end by standing like this, or by being removed: those who wait for it count it."""
+    return not before.state.ended and (after is None or after.state.ended)
+
+
+def counted(status: Status, parents: Iterable[State]) -> Status:
+    """How a task stands at first that waits for tasks in these states (D1)."""
+    states = list(parents)
+    pending = sum(not state.ended for state in states)
+    unmet = sum(state.ended and state is not State.COMPLETED for state in states)
+    return _left(status, pending, max(unmet, status.unmet))
+
+
+def released(status: Status, ended: int, unmet: int) -> Status:
+    """How a waiting task stands once so many more of those it waits for have ended, and so many of them unmet (D2)."""
+    after = _left(status, status.pending - ended, status.unmet + unmet)
+    return replace(after, version=status.version + 1)
+
+
+def _left(status: Status, pending: int, unmet: int) -> Status:
+    return replace(status, pending=pending, unmet=unmet, alarm=None if pending else AT_ONCE)
 
 
 def _holds(guard: Guard, status: Status) -> bool:

@@ -37,7 +37,19 @@ class Full(Struct, frozen=True, gc=False):
     bound: int
 
 
-Receipt: TypeAlias = Added | Known | KeyHeld | Full
+class Missing(Struct, frozen=True, gc=False):
+    """The task is to wait for one that is not stored; nothing was stored."""
+
+    named: TaskId
+
+
+class Apart(Struct, frozen=True, gc=False):
+    """The task is to wait for one that this store cannot count together with it; nothing was stored."""
+
+    named: TaskId
+
+
+Receipt: TypeAlias = Added | Known | KeyHeld | Full | Missing | Apart
 
 
 class QueueOrder(Struct, frozen=True):
@@ -131,6 +143,8 @@ class Verdict(enum.StrEnum):
     """What became of a change."""
 
     APPLIED = "applied"
+    RELEASED = "released"
+    """Applied, and with that a task that waited for this one has nothing left to wait for."""
     STALE = "stale"
     """The guard no longer holds; nothing was changed."""
     REPEATED = "repeated"
@@ -140,7 +154,8 @@ class Verdict(enum.StrEnum):
 
 
 APPLIED: Final = Verdict.APPLIED
-"""A name for code that every task passes through, as in `fairlead.core.task`."""
+RELEASED: Final = Verdict.RELEASED
+"""Names for code that every task passes through, as in `fairlead.core.task`."""
 
 
 class Filter(Struct, frozen=True, kw_only=True):

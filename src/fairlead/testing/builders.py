@@ -9,6 +9,8 @@ import itertools
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from msgspec import structs
+
 from fairlead.core.events import Event, Outcome
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId, slot_of, task_id, tick_of
 from fairlead.core.instant import DAY, MINUTE, SECOND, Instant, Span
@@ -17,7 +19,7 @@ from fairlead.core.limits import Limits
 from fairlead.core.order import Policy, Strict
 from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.settings import Rules
-from fairlead.core.task import Failure, Priority, Progress, Reason, Spec, State, Status, Task
+from fairlead.core.task import After, Failure, OnFailure, Priority, Progress, Reason, Spec, State, Status, Task
 from fairlead.storage.values import Beat, Change, Claim, Held, QueueOrder, Seen
 
 NOW: Final[Instant] = 1_800_000_000_000_000
@@ -149,6 +151,29 @@ def a_task(
         concurrency_key=concurrency_key,
     )
     return Task(spec, a_status(state=state, priority=priority, ready_at=ready_at, timeout=timeout, alarm=alarm))
+
+
+def a_dependent(
+    *parents: Task | TaskId,
+    id: TaskId | None = None,
+    queue: str = "default",
+    ready_at: Instant = NOW,
+    on_failure: OnFailure = OnFailure.CANCEL,
+    key: str | None = None,
+) -> Task:
+    """A task that waits for others."""
+    named = tuple(parent.id if isinstance(parent, Task) else parent for parent in parents)
+    spec = a_spec(id=id, queue=queue, key=key)
+    return Task(
+        structs.replace(spec, after=After(tasks=named, on_failure=on_failure)),
+        Status(
+            state=State.SCHEDULED,
+            priority=Priority.MEDIUM,
+            ready_at=ready_at,
+            timeout=spec.timeout,
+            reason=Reason.DEPENDENT,
+        ),
+    )
 
 
 def some_tasks(count: int, *, queue: str = "default", parameters: bytes = b"{}") -> list[Task]:

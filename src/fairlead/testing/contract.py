@@ -18,6 +18,7 @@ from fairlead.testing.clauses.adding import AddingClauses
 from fairlead.testing.clauses.bounds import BoundClauses
 from fairlead.testing.clauses.changing import ChangingClauses
 from fairlead.testing.clauses.claiming import ClaimingClauses
+from fairlead.testing.clauses.depending import DependingClauses
 from fairlead.testing.clauses.feeding import FeedClauses
 from fairlead.testing.clauses.finding import FindingClauses
 from fairlead.testing.clauses.health import HealthClauses
@@ -44,6 +45,7 @@ class StoreContract(
     ChangingClauses,
     RefusingClauses,
     RemovingClauses,
+    DependingClauses,
     FindingClauses,
     ListingClauses,
     PlaceClauses,

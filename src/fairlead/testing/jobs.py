@@ -22,6 +22,7 @@ from fairlead.testing.builders import (
     a_beat,
     a_claim,
     a_decision,
+    a_dependent,
     a_failure,
     a_settle,
     a_spec,
@@ -167,6 +168,23 @@ async def sweep_the_same(store: Store, number: int, now: Instant) -> list[Accept
     """Look at all alarms at once, then act on each."""
     tasks = _shuffled(number, await store.due(now, 1_000))
     return await _apply(store, [a_decision(task, AlarmRang(), now) for task in tasks])
+
+
+async def end_and_depend(store: Store, number: int, parents: int) -> int:
+    """Settle the numbered tasks that one can get hold of, and add tasks that wait for half of them; how many."""
+    named = [a_numbered_task(at).id for at in range(parents)][number % 2 :: 2]
+    added = 0
+    while claimed := await store.claim(_claim(number, 3)):
+        task = a_dependent(*named, id=an_id(number=(number + 1) * 1_000 + added))
+        assert await store.add([task], now=NOW, bounds={}) == [Added()]
+        added += 1
+        await store.apply([a_settle(one, _end_of(one)) for one in claimed])
+    return added
+
+
+def _end_of(task: Task) -> Outcome:
+    """How a numbered task ends: one in five is rejected."""
+    return Completed(b"1") if number_of(task) % 5 else Failed(failure=a_failure(), retriable=False)
 
 
 async def live(store: Store, number: int) -> list[Accepted]:

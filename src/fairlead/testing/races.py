@@ -21,12 +21,12 @@ from typing import Any
 import pytest
 
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import MINUTE
+from fairlead.core.instant import AT_ONCE, MINUTE
 from fairlead.core.limits import Limit, Limits
 from fairlead.core.task import State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added
-from fairlead.testing.builders import NOW, a_claim
+from fairlead.testing.builders import NOW, a_claim, a_dependent, an_id
 from fairlead.testing.crews import Crew, ProcessCrew, Processes, Result, ThreadCrew
 from fairlead.testing.jobs import (
     a_numbered_task,
@@ -35,6 +35,7 @@ from fairlead.testing.jobs import (
     add_with_keys,
     claim_until_empty,
     count_up,
+    end_and_depend,
     feed_and_follow,
     holders,
     live,
@@ -138,6 +139,20 @@ class RaceContract:
         for task in ended:
             assert sorted(versions[task.id]) == list(range(1, task.status.version + 1))
         assert Counter(change.id for change in accepted if change.ended) == Counter(ids(tasks))
+        assert_tallied(crew)
+
+    def test_racing_ends_and_adds_count_each_end_once_for_everyone_who_waits(self, crew: Crew) -> None:
+        """D1, D2, D3: whether a task came to wait before the end or after it."""
+        parents = [a_numbered_task(number) for number in range(60)]
+        callback = a_dependent(*parents, id=an_id(number=900))
+        alone(crew, lambda store: add(store, *parents, callback))
+        added = sum(crew.do(end_and_depend, len(parents)))
+        waiting = [task for task in alone(crew, contents) if task.spec.after is not None]
+        assert len(waiting) == added + 1
+        assert {(task.status.pending, task.status.alarm) for task in waiting} == {(0, AT_ONCE)}
+        assert all(task.status.unmet == 6 for task in waiting if task.id != callback.id)
+        (first,) = (task for task in waiting if task.id == callback.id)
+        assert (first.status.unmet, first.status.version) == (12, 61)
         assert_tallied(crew)
 
     def test_racing_puts_lose_no_update(self, crew: Crew) -> None:

@@ -72,6 +72,12 @@ class TaskBrief(Struct, kw_only=True):
     """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
     progress: TaskProgress | None
     error: TaskError | None
+    pending: int = 0
+    """How many of the tasks that it waits for have not ended."""
+    unmet: int = 0
+    """How many of them ended other than completed."""
+    on_failure: str | None = None
+    """What becomes of it when one of them does: `cancel` or `run_anyway`; null if it waits for none."""
 
 
 class TaskWhole(TaskBrief, kw_only=True):
@@ -81,6 +87,8 @@ class TaskWhole(TaskBrief, kw_only=True):
     """As its submitter wrote them."""
     result: Raw
     """As its worker wrote it; null if there is none."""
+    after: list[str] = []
+    """The tasks that must have ended before it may run."""
     history: list[Transition] | UnsetType = UNSET
     """Every transition, the oldest first. Over HTTP, only if it is asked for."""
 
@@ -97,6 +105,7 @@ def whole(task: Task, table: Table, now: Instant, *, history: bool = True) -> Ta
         error=_error(task.status.failure, whole=True),
         parameters=Raw(task.spec.parameters),
         result=Raw(b"null" if task.status.result is None else task.status.result),
+        after=[] if task.spec.after is None else list(task.spec.after.tasks),
         history=transitions(task) if history else UNSET,
     )
 
@@ -138,6 +147,9 @@ def _fields(task: Task, table: Table, now: Instant) -> dict[str, Any]:
         "trace_id": spec.trace,
         "concurrency_key": spec.concurrency_key,
         "progress": _progress(status.progress),
+        "pending": status.pending,
+        "unmet": status.unmet,
+        "on_failure": None if spec.after is None else spec.after.on_failure.value,
     }
 
 

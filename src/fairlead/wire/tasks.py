@@ -10,9 +10,10 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.explanation import Cause
+from fairlead.core.identity import TaskId
 from fairlead.core.instant import span
-from fairlead.core.submission import Submission
-from fairlead.core.task import Priority, Task
+from fairlead.core.submission import AFTER_LIMIT, Submission
+from fairlead.core.task import OnFailure, Priority, Task
 from fairlead.wire.explanations import CauseShown, cause_shown
 from fairlead.wire.moments import instant_of, iso
 from fairlead.wire.problems import Problem
@@ -31,6 +32,10 @@ Name: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(extra_json_schema={"maxItems": 50})]
 Text: TypeAlias = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 500})]
 JsonObject: TypeAlias = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
+
+
+Awaited: TypeAlias = Annotated[tuple[str | int, ...], Meta(extra_json_schema={"maxItems": AFTER_LIMIT})]
+OnFailureWord: TypeAlias = Literal["cancel", "run_anyway"]
 
 
 class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,6 +75,11 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The W3C traceparent of the submit."""
     concurrency_key: Text | None = None
     """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
+    after: Awaited = ()
+    """The tasks that must have ended before it may run, by id; in a batch also by the position of an earlier one, from
+    0. At most 10,000."""
+    on_failure: OnFailureWord = "cancel"
+    """What becomes of it when one of those ends other than completed: `cancel` it, or `run_anyway`."""
 
 
 class TaskCreated(Struct, frozen=True, kw_only=True):
@@ -140,6 +150,8 @@ def submission_of(request: SubmitRequest, tenant: str | None) -> Submission:
         tags=request.tags,
         trace=request.trace_id,
         concurrency_key=request.concurrency_key,
+        after=tuple(one if isinstance(one, int) else TaskId(one) for one in request.after),
+        on_failure=OnFailure(request.on_failure),
     )
 
 

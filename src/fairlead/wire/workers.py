@@ -88,6 +88,8 @@ class LeasedTask(Struct, frozen=True, kw_only=True):
     created_at: str
     tenant: str | None
     tags: tuple[str, ...]
+    after: tuple[str, ...] = ()
+    """The tasks that it waited for."""
 
 
 class Polled(Struct, frozen=True, kw_only=True):

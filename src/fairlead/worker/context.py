@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
+from fairlead.core.identity import TaskId
 from fairlead.core.task import Progress, Task
 
 _MESSAGE_LIMIT: Final = 500
@@ -40,6 +41,11 @@ class TaskContext:
     @property
     def trace(self) -> str | None:
         return self._task.spec.trace
+
+    @property
+    def after(self) -> tuple[TaskId, ...]:
+        """The tasks that this one waited for; `Fairlead.parents` gives them."""
+        return () if self._task.spec.after is None else self._task.spec.after.tasks
 
     def progress(self, percent: float, message: str = "") -> None:
         """Say how far the attempt is; shown to whoever looks, at most about twice a second."""

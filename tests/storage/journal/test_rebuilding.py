@@ -7,15 +7,25 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from fairlead.core.events import Completed, Failed
-from fairlead.core.instant import DAY, SECOND
-from fairlead.core.task import Priority, State
-from fairlead.storage.journal.duties import Flusher
+from fairlead.core.events import CancelAsked, Completed, Discarded, Failed
+from fairlead.core.instant import AT_ONCE, DAY, SECOND
+from fairlead.core.task import Priority, State, Task
+from fairlead.storage.journal.duties import Flusher, Reconciler
 from fairlead.storage.journal.journal import Journal
 from fairlead.storage.journal.memory import NotingMemoryStore
 from fairlead.storage.journal.rebuilding import Rebuilding, Rebuilt
 from fairlead.storage.values import Change, KeyHeld, Verdict
-from fairlead.testing.builders import NOW, a_claim, a_failure, a_settle, a_task, seen, some_tasks
+from fairlead.testing.builders import (
+    NOW,
+    a_claim,
+    a_decision,
+    a_dependent,
+    a_failure,
+    a_settle,
+    a_task,
+    seen,
+    some_tasks,
+)
 from fairlead.testing.steps import add, claim_one, ids, settle
 from tests.storage.journal.current import CurrentStore
 
@@ -142,3 +152,71 @@ class TestRebuild:
         verdicts, _ = await asyncio.gather(over.apply([change]), rebuild(empty, journal))
         assert verdicts == [Verdict.APPLIED]
         assert await over.claim(a_claim()) == []
+
+
+class TestTasksThatWaitForOthers:
+    """D1 to D3, also when what they wait for has left the hot store, or was lost with it."""
+
+    async def test_they_may_wait_for_what_only_the_journal_has(self, store: CurrentStore, journal: Journal) -> None:
+        completed, failed = some_tasks(2)
+        await add(store, completed, failed)
+        first, second = await store.claim(a_claim(limit=2))
+        await settle(store, first, Completed())
+        await settle(store, second, REJECTED)
+        await Flusher(store.hot, journal).all()
+        over = CurrentStore(NotingMemoryStore(), journal)
+        task = a_dependent(completed, failed)
+        await add(over, task)
+        assert _counts(await over.hot.get([task.id])) == [(0, 1, AT_ONCE)]
+
+    async def test_after_a_rebuild_they_are_counted_anew(self, store: CurrentStore, journal: Journal) -> None:
+        """What the journal has not learnt of the count, it has of the ends."""
+        waiting, running, ended, gone = tasks = some_tasks(4)
+        all_four, two = a_dependent(*tasks), a_dependent(ended, gone)
+        behind = a_dependent(all_four)
+        await add(store, *tasks, all_four, two, behind)
+        claimed = {task.id: task for task in await store.claim(a_claim(limit=4))}
+        await store.apply([a_settle(claimed[ended.id], Completed()), a_settle(claimed[gone.id], REJECTED)])
+        (failed,) = await store.get([gone.id])
+        assert failed is not None
+        await Flusher(store.hot, journal).all()
+        await store.apply([a_decision(failed, Discarded())])
+        await Flusher(store.hot, journal).all()
+        empty = NotingMemoryStore()
+        await rebuild(empty, journal)
+        found = await empty.get([all_four.id, two.id, behind.id])
+        assert _counts(found) == [(2, 1, None), (0, 1, AT_ONCE), (1, 0, None)]
+        over = CurrentStore(empty, journal)
+        again = {task.id: task for task in await over.claim(a_claim(limit=4))}
+        assert again.keys() == {waiting.id, running.id}
+        verdicts = await over.apply([a_settle(task, Completed()) for task in again.values()])
+        assert verdicts == [Verdict.APPLIED, Verdict.RELEASED]
+
+    async def test_an_end_that_only_the_journal_sees_is_counted(self, store: CurrentStore, journal: Journal) -> None:
+        parent = a_task()
+        await add(store, parent)
+        over = CurrentStore(NotingMemoryStore(), journal)
+        task = a_dependent(parent)
+        await add(over, task)
+        assert _counts(await over.hot.get([task.id])) == [(1, 0, None)]
+        assert await over.apply([a_decision(parent, CancelAsked())]) == [Verdict.RELEASED]
+        assert _counts(await over.hot.get([task.id])) == [(0, 1, AT_ONCE)]
+
+    async def test_one_that_was_accepted_and_never_got_there_is_counted_when_it_does(
+        self, store: CurrentStore, journal: Journal
+    ) -> None:
+        first = a_task()
+        second = a_dependent(first)
+        await journal.add([second, first, lost := a_dependent(a_task())], accepted=True)
+        assert await Reconciler(store.hot, journal, age=0).once() == 3
+        assert _counts(await store.hot.get([second.id])) == [(1, 0, None)]
+        assert await store.get([lost.id]) == [None]
+        claimed = await claim_one(store)
+        assert await store.apply([a_settle(claimed, Completed())]) == [Verdict.RELEASED]
+
+
+REJECTED = Failed(failure=a_failure(), retriable=False)
+
+
+def _counts(tasks: list[Task | None]) -> list[tuple[int, int, int | None]]:
+    return [(task.status.pending, task.status.unmet, task.status.alarm) for task in tasks if task is not None]

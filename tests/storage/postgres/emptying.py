@@ -32,7 +32,20 @@ def empty(url: str, *, thoroughly: bool = False) -> None:
     """Remove all tasks and records; thoroughly, to leave no trace of many of them in the files either."""
     address = parse(url)
     with psycopg.connect(address.conninfo, autocommit=True) as connection:
-        names = ("task", "tally", "key", "record", "front", "nudge", "look", "due", "route", "feed", "feed_end")
+        names = (
+            "task",
+            "dependent",
+            "tally",
+            "key",
+            "record",
+            "front",
+            "nudge",
+            "look",
+            "due",
+            "route",
+            "feed",
+            "feed_end",
+        )
         tables = [f'"{address.schema}".{name}' for name in names]
         with connection.transaction():
             # Waits for whoever a failed test left at work; truncating would take longer than most tests.

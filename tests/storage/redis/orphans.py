@@ -71,6 +71,11 @@ def _check_slot(server: RedisServer, base: bytes, suffixes: set[bytes]) -> None:
         expected |= {b"n", b"d"}
     expected |= _check_trees(ask, tasks)
     expected |= _check_concurrency_keys(ask, tasks)
+    awaited = {suffix for suffix in suffixes if suffix.startswith(b"v") and len(suffix) == 17}
+    if awaited:
+        assert {b"v" + parent for parent in ask("SMEMBERS", b"v")} == awaited
+        assert all(not tasks[suffix[1:]].state.ended for suffix in awaited), "an ended task is still waited for"
+        expected |= awaited | {b"v"}
     for suffix in suffixes - expected:
         if suffix.startswith(b"y"):
             queue, _, key = suffix[1:].partition(b" ")

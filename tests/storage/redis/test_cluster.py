@@ -12,7 +12,8 @@ from fairlead.core.identity import slot_of
 from fairlead.storage.protocol import Store
 from fairlead.storage.redis.keys import Keys, hash_slot
 from fairlead.storage.redis.store import open_redis
-from fairlead.testing.builders import a_claim, a_task
+from fairlead.storage.values import Added, Apart
+from fairlead.testing.builders import NOW, a_claim, a_dependent, a_task
 from fairlead.testing.contract import StoreContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
@@ -26,7 +27,13 @@ pytestmark = pytest.mark.slow
 _numbers = itertools.count()
 
 
+SAME_SLOT = "default-13028"
+"""A queue that is in the slot of the default queue."""
+
+
 class TestRedisCluster(StoreContract):
+    other = SAME_SLOT
+
     @pytest.fixture
     async def store(self, cluster: RedisCluster, prefix: str) -> AsyncIterator[Store]:
         store = await open_redis(cluster.url(prefix=prefix))
@@ -65,6 +72,17 @@ def test_queues_are_spread_over_the_nodes(cluster: RedisCluster) -> None:
     slots = [hash_slot(keys.base(slot_of(f"queue-{number}"))) for number in range(100)]
     shares = [sum(1 for slot in slots if slot * 3 // 16384 == node) for node in range(3)]
     assert min(shares) > 10
+
+
+async def test_a_task_cannot_wait_for_one_of_another_slot(cluster: RedisCluster, prefix: str) -> None:
+    """D1: no step can count for both."""
+    assert slot_of(SAME_SLOT) == slot_of("default") != slot_of("other")
+    store = await open_redis(cluster.url(prefix=prefix))
+    near, far = a_task(queue=SAME_SLOT), a_task(queue="other")
+    tasks = [near, far, a_dependent(near), a_dependent(near, far), a_task()]
+    receipts = await store.add(tasks, now=NOW, bounds={})
+    await store.close()
+    assert receipts == [Added(), Added(), Added(), Apart(far.id), Added()]
 
 
 async def test_a_moved_slot_is_followed(cluster: RedisCluster, prefix: str) -> None:

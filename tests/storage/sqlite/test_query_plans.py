@@ -40,6 +40,11 @@ PLANS: dict[str, set[str]] = {
     "running_more": set(),
     "running_none": {"running by its primary key"},
     "running_of": {"running by its primary key"},
+    "dependents_add": set(),
+    # Reads one row, if there is one.
+    "dependents_any": {"all of CONSTANT", "all of dependent"},
+    "dependents_of": {"dependent by its primary key"},
+    "dependents_remove": {"dependent by its primary key"},
     "feed_add": set(),
     "feed_end": {"feed_end by its primary key"},
     "feed_move": set(),

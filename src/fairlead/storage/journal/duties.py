@@ -16,9 +16,10 @@ from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Span
 from fairlead.core.task import Task
+from fairlead.storage.journal.depending import named_by, standing
 from fairlead.storage.journal.journal import Journal, Place, Rows
 from fairlead.storage.journal.outbox import Done, HotStore, Note
-from fairlead.storage.values import Change, KeyHeld, Seen
+from fairlead.storage.values import Apart, Change, KeyHeld, Missing, Seen
 
 FLUSH_INTERVAL: Final = 0.2
 _OUTAGE_PAUSE: Final = 1.0
@@ -96,9 +97,14 @@ class Reconciler:
 
     async def _put(self, rows: Rows, ids: Sequence[TaskId]) -> None:
         tasks = [task for task in (await rows.get(ids)).values() if task.state.waiting]
-        receipts = await self._hot.add(tasks, now=0, bounds={}) if tasks else []
-        # Its submit would have been answered with the holder's id, and was never answered.
-        held = [task.id for task, receipt in zip(tasks, receipts, strict=True) if isinstance(receipt, KeyHeld)]
+        elsewhere = await standing(rows, named_by(tasks))
+        receipts = await self._hot.add(tasks, now=0, bounds={}, elsewhere=elsewhere) if tasks else []
+        # Its submit would have been answered with the holder's id or with an error, and was never answered.
+        held = [
+            task.id
+            for task, receipt in zip(tasks, receipts, strict=True)
+            if isinstance(receipt, KeyHeld | Missing | Apart)
+        ]
         if held:
             await rows.remove(held)
 

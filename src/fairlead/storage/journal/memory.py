@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import Task
+from fairlead.core.task import State, Task
 from fairlead.storage.journal.outbox import HIDDEN, Done, Note
 from fairlead.storage.memory import MemoryStore
-from fairlead.storage.values import Change, Claim, Verdict
+from fairlead.storage.values import Change, Claim, Receipt, Verdict
 
 
 class NotingMemoryStore(MemoryStore):
@@ -22,6 +22,16 @@ class NotingMemoryStore(MemoryStore):
         self._notes: dict[Note, Instant] = {}
         """When each note may be read."""
 
+    async def add(
+        self,
+        tasks: Sequence[Task],
+        *,
+        now: Instant,
+        bounds: Mapping[str, int],
+        elsewhere: Mapping[TaskId, State] | None = None,
+    ) -> list[Receipt]:
+        return self._add_all(tasks, now, bounds, elsewhere or {})
+
     async def claim(self, claim: Claim) -> list[Task]:
         tasks = await super().claim(claim)
         await self.note([task.id for task in tasks])
@@ -31,12 +41,26 @@ class NotingMemoryStore(MemoryStore):
         verdicts = await super().apply(changes)
         with self._lock:
             for change, verdict in zip(changes, verdicts, strict=True):
-                if verdict is Verdict.APPLIED:
+                if verdict in (Verdict.APPLIED, Verdict.RELEASED):
                     self._notes[Note(change.id, change.status is None)] = self._clock()
         return verdicts
 
+    def _count_end(self, task_id: TaskId, completed: bool) -> list[Task]:
+        counted = super()._count_end(task_id, completed)
+        self._notes.update(dict.fromkeys([Note(task.id) for task in counted], self._clock()))
+        return counted
+
     async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
         return await super().apply(changes)
+
+    async def count_ends(self, ended: Mapping[TaskId, State]) -> bool:
+        with self._lock:
+            counted = [
+                task
+                for task_id, state in ended.items()
+                for task in self._count_end(task_id, completed=state is State.COMPLETED)
+            ]
+        return any(task.status.pending == 0 for task in counted)
 
     async def note(self, ids: Sequence[TaskId], *, after: Span = 0) -> None:
         with self._lock:

@@ -4,7 +4,8 @@ An outbox holds ids, not values: a task that is claimed and settled before anyon
 A noted id is read by one reader at a time; if that one dies, another gets it some seconds later. Nothing is lost by
 reading twice, because the journal only takes a higher version.
 
-    O1  A claim or change that is made is noted, in one step with it; a removal is noted as such. Heartbeats, adds and
+    O1  A claim or change that is made is noted, in one step with it, and so is a task that an end was counted for; a
+        removal is noted as such. Heartbeats, adds and
         `leave` are not.
     O2  What `read` gave is hidden from other reads for `HIDDEN` microseconds, unless it is noted again.
     O3  `done` takes out a task that is still at the version given, and a removal; a task that has changed since stays.
@@ -12,15 +13,16 @@ reading twice, because the journal only takes a higher version.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import SECOND, Span
+from fairlead.core.instant import SECOND, Instant, Span
+from fairlead.core.task import State, Task
 from fairlead.storage.protocol import Examined, Store
-from fairlead.storage.values import Change, Verdict
+from fairlead.storage.values import Change, Receipt, Verdict
 
 HIDDEN: Final[Span] = 10 * SECOND
 """How long what one reader got is hidden from the others."""
@@ -40,7 +42,6 @@ class Done(Struct, frozen=True, gc=False):
     version: int = 0
 
 
-@runtime_checkable
 class Outbox(Protocol):
     """The notes of a hot store."""
 
@@ -65,5 +66,24 @@ class Outbox(Protocol):
         ...
 
 
+@runtime_checkable
 class HotStore(Store, Outbox, Examined, Protocol):
     """A store that can have a journal behind it."""
+
+    async def add(
+        self,
+        tasks: Sequence[Task],
+        *,
+        now: Instant,
+        bounds: Mapping[str, int],
+        elsewhere: Mapping[TaskId, State] | None = None,
+    ) -> list[Receipt]:
+        """Store new tasks; `elsewhere` is how those stand that they may wait for and that are not in this store.
+
+        One of those that has not ended is waited for: it will be put back, or `count_ends` will say that it has ended.
+        """
+        ...
+
+    async def count_ends(self, ended: Mapping[TaskId, State]) -> bool:
+        """Count the ends of tasks that are not in this store; whether anyone has nothing left to wait for (D2)."""
+        ...

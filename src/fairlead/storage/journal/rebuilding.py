@@ -17,6 +17,7 @@ from fairlead.core.instant import Instant
 from fairlead.core.lifecycle import rebuilt
 from fairlead.core.settings import Rules
 from fairlead.core.task import State, Task
+from fairlead.storage.journal.depending import standing_after_loss
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.journal import FIRST_ID, Journal, Place, Rows
 from fairlead.storage.journal.outbox import HotStore
@@ -87,7 +88,7 @@ class Rebuilding:
 
     async def _put(self, rows: Rows, tasks: Sequence[Task]) -> None:
         given = [Task(task.spec, rebuilt(task, self._now, rules=self._rules)) for task in tasks]
-        added = await put_back(self._hot, given)
+        added = await put_back(self._hot, given, await standing_after_loss(rows, given))
         before = {task.id: task.status.version for task in tasks}
         if changed := [task for task in added if task.status.version > before[task.id]]:
             await rows.update(changed)

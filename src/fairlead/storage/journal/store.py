@@ -26,13 +26,14 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import Entry, State, Task
 from fairlead.storage.journal import examining
+from fairlead.storage.journal.depending import named_by, standing, standing_after_loss
 from fairlead.storage.journal.duties import Duties
 from fairlead.storage.journal.journal import Journal, Rows
 from fairlead.storage.journal.outbox import HotStore
 from fairlead.storage.journal.putting import put_back
 from fairlead.storage.journal.records import JournalRecords
 from fairlead.storage.journal.searching import Search
-from fairlead.storage.steps import judged
+from fairlead.storage.steps import ends, judged
 from fairlead.storage.values import (
     Added,
     Beat,
@@ -40,9 +41,7 @@ from fairlead.storage.values import (
     Claim,
     FeedEntry,
     Filter,
-    Full,
     Held,
-    KeyHeld,
     Known,
     Pulse,
     Receipt,
@@ -83,7 +82,9 @@ class JournalStore:
         if written is None:
             await self.hot.note([task.id for task in tasks], after=_NOTED_FIRST)
             return await self.hot.add(tasks, now=now, bounds=bounds)
-        return await self._add_written(tasks, written, now, bounds)
+        named = named_by(tasks).difference(task.id for task in tasks)
+        elsewhere = await standing(self.journal, named) if named else {}
+        return await self._add_written(tasks, written, now, bounds, elsewhere)
 
     async def claim(self, claim: Claim) -> list[Task]:
         return await self.hot.claim(claim)
@@ -96,7 +97,7 @@ class JournalStore:
         removed = [
             change.id
             for change, verdict in zip(changes, verdicts, strict=True)
-            if verdict is Verdict.APPLIED and change.status is None
+            if verdict in (Verdict.APPLIED, Verdict.RELEASED) and change.status is None
         ]
         if removed:
             # The removal is noted, so the flusher repeats it.
@@ -129,11 +130,11 @@ class JournalStore:
     ) -> list[Task]:
         """One page of what only a journal can be asked for."""
         tasks = await self.journal.search(search, max(limit, 0), newest_first, after)
-        executing = [task.id for task in tasks if task.state is State.EXECUTING]
-        if not executing:
+        moving = [task.id for task in tasks if task.state is State.EXECUTING or task.status.waits]
+        if not moving:
             return tasks
-        # Heartbeats and progress never reach the journal.
-        fresh = {task.id: task for task in await self.hot.get(executing) if task is not None}
+        # Heartbeats and progress never reach the journal, nor how many a task waits for when it is added.
+        fresh = {task.id: task for task in await self.hot.get(moving) if task is not None}
         return [_fresher(task, fresh.get(task.id)) for task in tasks]
 
     async def find_current(
@@ -228,13 +229,18 @@ class JournalStore:
         return await self.journal.add(tasks, accepted=True)
 
     async def _add_written(
-        self, tasks: Sequence[Task], written: set[TaskId], now: Instant, bounds: Mapping[str, int]
+        self,
+        tasks: Sequence[Task],
+        written: set[TaskId],
+        now: Instant,
+        bounds: Mapping[str, int],
+        elsewhere: Mapping[TaskId, State],
     ) -> list[Receipt]:
         """Add tasks to the hot store that are written down; take those back that it refuses."""
         settled = await self._settled([task.id for task in tasks if task.id not in written])
         rest = [task for task in tasks if task.id not in settled]
         try:
-            answers = iter(await self.hot.add(rest, now=now, bounds=bounds) if rest else [])
+            answers = iter(await self.hot.add(rest, now=now, bounds=bounds, elsewhere=elsewhere) if rest else [])
         except (StoreFull, StoreReadOnly, InvalidTask):
             # Nothing was stored, so nothing may come of it later.
             if written:
@@ -242,7 +248,7 @@ class JournalStore:
             raise
         receipts = [Known() if task.id in settled else next(answers) for task in tasks]
         answered = list(zip(tasks, receipts, strict=True))
-        refused = {task.id for task, receipt in answered if isinstance(receipt, KeyHeld | Full)} & written
+        refused = {task.id for task, receipt in answered if not isinstance(receipt, Added | Known)} & written
         if refused:
             await self.journal.remove(sorted(refused))
             # The same id twice in one call, and another task of that id was let in.
@@ -273,6 +279,8 @@ class JournalStore:
     async def _apply_in_journal(self, changes: Sequence[Change]) -> list[Verdict]:
         ids = list(dict.fromkeys(change.id for change in changes))
 
+        ended: dict[TaskId, State] = {}
+
         async def work(rows: Rows) -> tuple[list[Verdict | None], list[Task]]:
             back = {task.id for task in await self.hot.get(ids) if task is not None}
             stored: dict[TaskId, Task | None] = dict(await rows.get(ids))
@@ -287,6 +295,8 @@ class JournalStore:
                 if task is not None and verdict is Verdict.APPLIED:
                     changed = None if change.status is None else Task(task.spec, change.status)
                     stored[change.id] = touched[change.id] = changed
+                    if ends(task.status, change.status):
+                        ended[change.id] = State.CANCELLED if changed is None else changed.state
                 verdicts.append(verdict)
             if replaced := [task for task in touched.values() if task is not None]:
                 await rows.update(sorted(replaced, key=lambda task: task.id), accepted=True)
@@ -295,13 +305,21 @@ class JournalStore:
             return verdicts, [task for task in replaced if task.state.waiting]
 
         verdicts, revived = await self.journal.alone(work)
-        await put_back(self.hot, revived)
+        await put_back(self.hot, revived, await standing_after_loss(self.journal, revived))
+        last = bool(ended) and await self.hot.count_ends(ended)
         again = iter(
             await self.hot.apply([c for c, verdict in zip(changes, verdicts, strict=True) if verdict is None])
             if None in verdicts
             else []
         )
-        return [next(again) if verdict is None else verdict for verdict in verdicts]
+        return [
+            next(again)
+            if verdict is None
+            else Verdict.RELEASED
+            if last and verdict is Verdict.APPLIED and change.id in ended
+            else verdict
+            for change, verdict in zip(changes, verdicts, strict=True)
+        ]
 
 
 def _fresher(task: Task, hot: Task | None) -> Task:

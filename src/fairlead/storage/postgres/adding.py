@@ -16,6 +16,7 @@ from fairlead.storage.postgres.connections import Connections
 from fairlead.storage.postgres.rounds import rounds
 from fairlead.storage.postgres.rows import (
     ADD_PACKERS,
+    STATES,
     RouteNames,
     columns_of,
     is_plain,
@@ -25,7 +26,8 @@ from fairlead.storage.postgres.rows import (
 )
 from fairlead.storage.postgres.sessions import Session
 from fairlead.storage.postgres.statements import Statements
-from fairlead.storage.values import Added, Full, KeyHeld, Known, Receipt
+from fairlead.storage.steps import counted
+from fairlead.storage.values import Added, Full, KeyHeld, Known, Missing, Receipt
 
 _TRIES: Final = 20
 """How often a task is tried that is neither stored nor refused; each time someone else was about the same key."""
@@ -52,11 +54,17 @@ class Adder:
         for places in _rounds(tasks):
             given = [tasks[place] for place in places]
             bounded = sorted({task.spec.queue for task in given if task.spec.queue in bounds})
-            if bounded:
+            waiting = any(task.spec.after is not None for task in given)
+            if bounded or waiting:
 
                 async def work(
-                    session: Session, given: Sequence[Task] = given, bounded: Sequence[str] = bounded
+                    session: Session,
+                    given: Sequence[Task] = given,
+                    bounded: Sequence[str] = bounded,
+                    waiting: bool = waiting,
                 ) -> list[Receipt]:
+                    if waiting:
+                        return await self._add_waiting(session, given, now, bounds, bounded)
                     return await self._add_bounded(session, given, now, bounds, bounded)
 
                 # Made outside the transaction: inside, it would keep others from using them until the commit.
@@ -148,6 +156,55 @@ class Adder:
             answers |= {task.id: receipt for task, receipt in zip(admitted, receipts, strict=True)}
         return [answers[task.id] for task in tasks]
 
+    async def _add_waiting(
+        self,
+        session: Session,
+        tasks: Sequence[Task],
+        now: Instant,
+        bounds: Mapping[str, int],
+        bounded: Sequence[str],
+    ) -> list[Receipt]:
+        """Add tasks of which some wait for others, which are kept from ending meanwhile."""
+        named = {task.id: _named(task) for task in tasks}
+        ids = sorted({parent for parents in named.values() for parent in parents})
+        rows = await session.fetch(self._statements["named"], (arrays.uuids(ids),))
+        states = {task_id_of(text): STATES[state] for text, state in rows}
+        missing = {
+            task_id: Missing(next(parent for parent in parents if parent not in states))
+            for task_id, parents in named.items()
+            if not states.keys() >= set(parents)
+        }
+        refused = [task for task in tasks if task.id in missing]
+        reasons = await self._reasons(session, refused, now) if refused else []
+        answers: dict[TaskId, Receipt] = {
+            task.id: reason or missing[task.id] for task, reason in zip(refused, reasons, strict=True)
+        }
+        admitted = [
+            Task(task.spec, counted(task.status, [states[parent] for parent in named[task.id]]))
+            if named[task.id]
+            else task
+            for task in tasks
+            if task.id not in missing
+        ]
+        if admitted:
+            receipts = await (
+                self._add_bounded(session, admitted, now, bounds, bounded)
+                if bounded
+                else self._add(session, admitted, now)
+            )
+            answers |= {task.id: receipt for task, receipt in zip(admitted, receipts, strict=True)}
+        links = [
+            (parent, task.id)
+            for task in admitted
+            if isinstance(answers[task.id], Added)
+            for parent in named[task.id]
+            if not states[parent].ended
+        ]
+        if links:
+            parents, dependents = zip(*links, strict=True)
+            await session.fetch(self._statements["await"], (arrays.uuids(parents), arrays.uuids(dependents)))
+        return [answers[task.id] for task in tasks]
+
     async def _make_routes(self, session: Session, tasks: Sequence[Task]) -> None:
         missing: dict[str, Spec] = {}
         for task in tasks:
@@ -187,9 +244,14 @@ def _by_id(task: Task) -> TaskId:
     return task.spec.id
 
 
+def _named(task: Task) -> tuple[TaskId, ...]:
+    """The tasks that a new one is to wait for."""
+    return task.spec.after.tasks if task.spec.after is not None and task.status.waits else ()
+
+
 def _rounds(tasks: Sequence[Task]) -> list[list[int]]:
-    """Rounds of tasks that share no id and no key; a task comes after those before it that share either."""
-    if all(task.spec.idempotency_key is None for task in tasks):
+    """Rounds of tasks that share no id and no key; a task comes after those it shares either with, or waits for."""
+    if all(task.spec.idempotency_key is None and task.spec.after is None for task in tasks):
         return rounds([task.spec.id for task in tasks])
     turns: dict[Hashable, int] = {}
     split: list[list[int]] = []
@@ -198,7 +260,7 @@ def _rounds(tasks: Sequence[Task]) -> list[list[int]]:
         marks: list[Hashable] = [spec.id]
         if spec.idempotency_key is not None:
             marks.append((spec.queue, spec.idempotency_key))
-        turn = max(turns.get(mark, 0) for mark in marks)
+        turn = max(turns.get(mark, 0) for mark in (*marks, *_named(task)))
         turns |= dict.fromkeys(marks, turn + 1)
         if turn == len(split):
             split.append([])

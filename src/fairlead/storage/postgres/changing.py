@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from fairlead.core.identity import TaskId
+from fairlead.core.task import State
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import Address
 from fairlead.storage.postgres.connections import Connections
 from fairlead.storage.postgres.rounds import rounds
 from fairlead.storage.postgres.rows import lease_columns, status_columns, task_id_of
+from fairlead.storage.postgres.sessions import Session
 from fairlead.storage.postgres.statements import Statements
-from fairlead.storage.values import Change, Held, Seen, Verdict
+from fairlead.storage.values import APPLIED, RELEASED, Change, Held, Seen, Verdict
 
-_VERDICTS: Final = (Verdict.APPLIED, Verdict.STALE, Verdict.REPEATED)
+_AWAITED: Final = RELEASED
+"""Until it is counted: the change ends a task that others wait for."""
+
+_VERDICTS: Final = (Verdict.APPLIED, Verdict.STALE, Verdict.REPEATED, _AWAITED)
 
 
 class Changer:
@@ -36,11 +41,36 @@ class Changer:
 
     async def _apply(self, changes: list[Change]) -> dict[TaskId, Verdict]:
         """The verdicts on changes to different tasks, in order of id, but for those that were settled at once."""
+        verdicts = await self._apply_plain(changes)
+        ends = [change for change in changes if verdicts.get(change.id) is _AWAITED]
+        if ends:
+
+            async def work(session: Session) -> dict[TaskId, Verdict]:
+                return await self._end(session, ends)
+
+            verdicts |= await self._connections.transaction(work)
+        return verdicts
+
+    async def _end(self, session: Session, changes: Sequence[Change]) -> dict[TaskId, Verdict]:
+        """The verdicts on changes that end tasks which others wait for."""
+        await session.fetch(self._statements["hold"], (arrays.uuids([change.id for change in changes]),))
+        verdicts = await self._change(session, changes, counting=True)
+        ended = [change for change in changes if verdicts[change.id] is _AWAITED]
+        completed = [change.status is not None and change.status.state is State.COMPLETED for change in ended]
+        rows = await session.fetch(
+            self._statements["release"],
+            (arrays.uuids([change.id for change in ended]), arrays.booleans(completed)),
+        )
+        last = {task_id_of(text) for (text,) in rows}
+        return verdicts | {change.id: RELEASED if change.id in last else APPLIED for change in ended}
+
+    async def _apply_plain(self, changes: list[Change]) -> dict[TaskId, Verdict]:
+        """The same, but that the ends of tasks which others wait for are put off."""
         settles = [change for change in changes if _is_settle(change)]
         if settles:
             refused = await self._settle(settles)
             changes = [change for change in changes if change.id in refused or not _is_settle(change)]
-        return await self._change(changes) if changes else {}
+        return await self._change(self._connections, changes) if changes else {}
 
     async def _settle(self, changes: Sequence[Change]) -> set[TaskId]:
         """Settle what can be settled; the ids of the others."""
@@ -57,10 +87,12 @@ class Changer:
         )
         return {task_id_of(text) for text in rows[0][0] or ()}
 
-    async def _change(self, changes: Sequence[Change]) -> dict[TaskId, Verdict]:
+    async def _change(
+        self, session: Session, changes: Sequence[Change], *, counting: bool = False
+    ) -> dict[TaskId, Verdict]:
         guards = [change.guard for change in changes]
         statuses = [change.status for change in changes]
-        rows = await self._connections.fetch(
+        rows = await session.fetch(
             self._statements["change"],
             (
                 self._address.channel,
@@ -71,9 +103,10 @@ class Changer:
                 arrays.booleans([status is None for status in statuses]),
                 *status_columns(statuses),
                 *lease_columns(statuses),
+                counting,
             ),
         )
-        missing = {change.id: Verdict.MISSING for change in changes}
+        missing: dict[TaskId, Verdict] = {change.id: Verdict.MISSING for change in changes}
         return missing | {task_id_of(text): _VERDICTS[verdict] for text, verdict, _ in rows}
 
 

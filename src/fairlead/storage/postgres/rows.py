@@ -26,7 +26,8 @@ CODES: Final = {state: code for code, state in enumerate(STATES)}
 
 COLUMNS: Final = (
     "t.spec, t.rest, t.state, t.priority, t.ready_at, t.timeout, t.version, t.beats, t.attempts, t.alarm, "
-    "t.started_at, t.cancel_asked, t.settled, t.progress, t.token, t.worker, t.until"
+    "t.started_at, t.cancel_asked, t.settled, t.progress, t.token, t.worker, t.until, "
+    "t.pending, t.unmet"
 )
 """What `task_of` reads."""
 
@@ -71,6 +72,8 @@ def task_of(row: Sequence[Any]) -> Task:
         token,
         worker,
         until,
+        pending,
+        unmet,
     ) = row
     rest = _decode_rest(packed)
     return Task(
@@ -96,6 +99,8 @@ def task_of(row: Sequence[Any]) -> Task:
             progress=None if progress is None else _decode_progress(progress),
             settled=settled,
             history=rest.history,
+            pending=pending or 0,
+            unmet=unmet or 0,
         ),
     )
 
@@ -182,13 +187,15 @@ def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
         _unless_all([spec.key_until for spec in specs], None),
         _unless_all([status.cancel_asked for status in statuses], False),
         _unless_all([concurrency_key_of(spec) for spec in specs], None),
+        _unless_all([status.pending or None for status in statuses], None),
+        _unless_all([status.unmet or None for status in statuses], None),
     ]
 
 
 def is_plain(task: Task) -> bool:
     """Whether a task is as add_one.sql expects it."""
     spec, status = task.spec, task.status
-    bare = spec.idempotency_key is None and spec.concurrency_key is None and not spec.tags
+    bare = spec.idempotency_key is None and spec.concurrency_key is None and not spec.tags and spec.after is None
     return bare and status == _plain(status)
 
 
@@ -244,6 +251,8 @@ ADD_PACKERS: Final[tuple[Callable[[list[Any]], Packed], ...]] = (
     arrays.int8s,
     arrays.booleans,
     arrays.byteas,
+    arrays.int8s,
+    arrays.int8s,
 )
 """How to pack each of `columns_of`."""
 
@@ -269,12 +278,15 @@ def status_columns(statuses: Sequence[Status | None]) -> list[Packed]:
 
 
 def lease_columns(statuses: Sequence[Status | None]) -> list[Packed]:
-    """The last columns of change.sql: the lease, for a change that leaves its holder with it."""
+    """The last columns of change.sql: the lease, for a change that leaves its holder with it; the waited for."""
     leases = [None if status is None else status.lease for status in statuses]
+    given = [status or _REMOVED for status in statuses]
     return [
         arrays.texts([None if lease is None else lease.token for lease in leases]),
         arrays.texts([None if lease is None else lease.worker for lease in leases]),
         arrays.int8s([None if lease is None else lease.until for lease in leases]),
+        arrays.int8s([status.pending or None for status in given]),
+        arrays.int8s([status.unmet or None for status in given]),
     ]
 
 

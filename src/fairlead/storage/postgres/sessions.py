@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from psycopg import AsyncConnection, AsyncRawCursor, Connection, RawCursor, pq
+from psycopg import AsyncConnection, AsyncRawCursor, Connection, IsolationLevel, RawCursor, pq
 from psycopg.abc import PQGen
 
 from fairlead.storage.postgres import arrays
@@ -21,6 +21,9 @@ _IDLE_CHECK: Final = 1.0
 """Seconds after which an idle connection is looked at before use: the server may have gone meanwhile."""
 _GRACE: Final = 0.5
 """How much longer than the server's own limit a call waits for the answer."""
+_ISOLATION: Final = IsolationLevel.READ_COMMITTED
+"""Of transactions, also where a pooler keeps the session's own default from us: what is read after a lock must be what
+is there then."""
 
 _SESSION: Final = {
     "default_transaction_isolation": "read committed",
@@ -71,6 +74,7 @@ def connect(address: Address) -> LimitedConnection:
     """A new connection for synchronous code, set up."""
     connection = LimitedConnection.connect(address.conninfo, autocommit=True)
     connection.limit = address.timeout + _GRACE
+    connection.isolation_level = _ISOLATION
     connection.prepare_threshold = 0 if address.prepare else None
     arrays.register(connection)
     if address.prepare:
@@ -87,6 +91,7 @@ async def connect_async(address: Address) -> LimitedAsyncConnection:
     """A new connection for an event loop, set up."""
     connection = await LimitedAsyncConnection.connect(address.conninfo, autocommit=True)
     connection.limit = address.timeout + _GRACE
+    await connection.set_isolation_level(_ISOLATION)
     connection.prepare_threshold = 0 if address.prepare else None
     arrays.register(connection)
     if address.prepare:

@@ -55,6 +55,10 @@ def addition(url: str, tasks: Sequence[Task], *, now: Instant, style: ParameterS
     keys = [(task.spec.queue, task.spec.idempotency_key) for task in tasks if task.spec.idempotency_key is not None]
     if len({task.id for task in tasks}) < len(tasks) or len(set(keys)) < len(keys):
         raise InvalidTask("idempotency_key", "two tasks of one transactional submit share a key; submit them in turn")
+    if any(task.spec.after is not None for task in tasks):
+        raise InvalidTask(
+            "after", "a task of a transactional submit cannot wait for others; submit it after the commit"
+        )
     address = parse(url)
     statements = Statements(address.schema)
     ordered = sorted(tasks, key=lambda task: task.id)

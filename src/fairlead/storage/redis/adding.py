@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from fairlead.core.errors import InvalidTask
-from fairlead.core.identity import slot_of_id
+from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import Instant
-from fairlead.core.task import State, Task
+from fairlead.core.task import After, State, Task
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.codec import task_value
 from fairlead.storage.redis.cutting import cut
-from fairlead.storage.redis.keys import CODES, Keys, Kind, id_text
+from fairlead.storage.redis.keys import CODES, Keys, Kind, id_bytes, id_text
 from fairlead.storage.redis.registry import Registry
 from fairlead.storage.redis.wire import Reply, Word
-from fairlead.storage.values import Added, Full, KeyHeld, Known, Receipt
+from fairlead.storage.values import Added, Apart, Full, KeyHeld, Known, Missing, Receipt
 
 _Entry: TypeAlias = tuple[int, Task, Kind, bytes]
 """A task to add: its place among the tasks given, itself, its kind and its value."""
@@ -34,27 +36,54 @@ class Adder:
         self._registry = registry
         self._replicas = replicas
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
-        """Store new tasks."""
+    async def add(
+        self,
+        tasks: Sequence[Task],
+        *,
+        now: Instant,
+        bounds: Mapping[str, int],
+        elsewhere: Mapping[TaskId, State],
+    ) -> list[Receipt]:
+        """Store new tasks; `elsewhere` is how those stand that they may wait for and that are not here."""
         if len(tasks) == 1 and not bounds and (receipt := await self._add_one(tasks[0])) is not None:
             return [receipt]
-        by_slot: dict[int, list[_Entry]] = {}
+        entries: list[_Entry] = []
+        receipts: list[Receipt] = [_ADDED] * len(tasks)
+        waits = False
         for at, task in enumerate(tasks):
             kind = self._kind(task)
-            by_slot.setdefault(kind.slot, []).append((at, task, kind, task_value(task, kind)))
-        chunks = [chunk for entries in by_slot.values() for chunk in cut(entries, _size)]
+            if task.spec.after is not None and (found := self._unreachable(task.spec.after, kind)) is not None:
+                receipts[at] = found
+                continue
+            waits = waits or task.spec.after is not None
+            entries.append((at, task, kind, task_value(task, kind)))
+        for turn in _turns(entries) if waits else [entries]:
+            await self._store(turn, now, bounds, elsewhere, receipts)
+        return receipts
+
+    async def _store(
+        self,
+        entries: Sequence[_Entry],
+        now: Instant,
+        bounds: Mapping[str, int],
+        elsewhere: Mapping[TaskId, State],
+        receipts: list[Receipt],
+    ) -> None:
+        """Store tasks, and put down what became of those that were not."""
+        by_slot: dict[int, list[_Entry]] = {}
+        for entry in entries:
+            by_slot.setdefault(entry[2].slot, []).append(entry)
+        chunks = [chunk for part in by_slot.values() for chunk in cut(part, _size)]
         if not chunks:
-            return []
+            return
         await self._registry.register(by_slot)
         replies = await self._client.run(
-            [_add_call(chunk, now, bounds) for chunk in chunks], repeatable=True, replicas=self._replicas
+            [_add_call(chunk, now, bounds, elsewhere) for chunk in chunks], repeatable=True, replicas=self._replicas
         )
-        receipts: list[Receipt] = [_ADDED] * len(tasks)
         for chunk, answers in zip(chunks, replies, strict=True):
             for entry, answer in zip(chunk, answers, strict=True):
                 if answer != 1:
                     receipts[entry[0]] = _receipt(answer)
-        return receipts
 
     async def _add_one(self, task: Task) -> Receipt | None:
         """Add a task that is ready and has no key; None when it takes more than that."""
@@ -82,6 +111,15 @@ class Adder:
         )
         return None if answer is None else _ADDED if answer else _KNOWN
 
+    def _unreachable(self, after: After, kind: Kind) -> Receipt | None:
+        """The refusal of a task that names what can be no task, or on a Cluster one of another slot."""
+        for named in after.tasks:
+            if id_bytes(named) is None:
+                return Missing(named)
+            if self._client.spread and slot_of_id(named) != kind.slot:
+                return Apart(named)
+        return None
+
     def _kind(self, task: Task) -> Kind:
         kind = self._keys.kind(task.spec)
         if slot_of_id(task.spec.id) != kind.slot:
@@ -93,7 +131,34 @@ def _size(entry: _Entry) -> int:
     return len(entry[3])
 
 
-def _add_call(chunk: Sequence[_Entry], now: Instant, bounds: Mapping[str, int]) -> Call:
+def _turns(entries: Sequence[_Entry]) -> list[list[_Entry]]:
+    """The entries in turns: a task comes after those that it waits for, which within a slot the order sees to."""
+    turns: list[list[_Entry]] = []
+    placed: dict[TaskId, tuple[int, int]] = {}
+    for entry in entries:
+        _, task, kind, _ = entry
+        named = () if task.spec.after is None else task.spec.after.tasks
+        earlier = [placed[one] for one in named if one in placed]
+        turn = max((at if slot == kind.slot else at + 1 for at, slot in earlier), default=0)
+        placed[task.id] = turn, kind.slot
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(entry)
+    return turns
+
+
+def _named(task: Task, after: After, elsewhere: Mapping[TaskId, State]) -> bytes:
+    """What a task waits for, as add.lua takes it."""
+    words = [b">", task.status.unmet.to_bytes(4, "big")]
+    for named in after.tasks:
+        state = elsewhere.get(named)
+        words += (bytes.fromhex(named), b"?" if state is None else CODES[state].encode())
+    return b"".join(words)
+
+
+def _add_call(
+    chunk: Sequence[_Entry], now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]
+) -> Call:
     base = chunk[0][2].base
     kinds = {entry[2].digest: entry[2] for entry in chunk}
     words: list[Word] = [1, base, now, len(kinds)]
@@ -101,7 +166,12 @@ def _add_call(chunk: Sequence[_Entry], now: Instant, bounds: Mapping[str, int]) 
         words += (kind.digest, kind.queue, kind.descriptor, bounds.get(kind.queue, ""), 1 if kind.keyed else "")
     for _, task, kind, value in chunk:
         spec, status = task.spec, task.status
-        key, alarm = spec.idempotency_key, status.alarm
+        key = spec.idempotency_key
+        alarm: Word | None = status.alarm
+        if spec.after is not None and status.waits:
+            alarm = _named(task, spec.after, elsewhere)
+            # The count is made there, and put in place of these two.
+            value = task_value(Task(spec, replace(status, pending=0, unmet=0)), kind)
         words += (
             bytes.fromhex(spec.id),
             kind.lanes[status.priority],
@@ -118,6 +188,6 @@ def _receipt(answer: Reply) -> Receipt:
     if answer == 0:
         return _KNOWN
     if isinstance(answer, bytes):
-        return KeyHeld(id_text(answer))
+        return KeyHeld(id_text(answer)) if len(answer) == 16 else Missing(id_text(answer[1:]))
     depth, bound = answer
     return Full(depth, bound)

@@ -13,6 +13,8 @@ leads to its keys without a second index, and all that one operation touches is 
     q<queue>         lanes of a queue that have ready tasks      hash: lane -> descriptor
     b<queue>         doorbell: a ring per new ready task         list, short, expires
     o                outbox: what the journal has yet to learn   sorted set: id, or id and -, by when it may be read
+    v                tasks that others wait for                  set
+    v<id>            those who wait for a task                   list
     y<queue> <key>   idempotency key                             string: holder's id, until when in decimal
     p<lane> <key>    the ready tasks of a concurrency key        sorted set: id by ready_at
     f<lane>          the first of each key in a lane             sorted set: id by ready_at
@@ -59,9 +61,9 @@ STATES: Final = {code.encode(): state for state, code in CODES.items()}
 TREES: Final = {state: b"w" if state in (State.QUEUED, State.EXECUTING) else CODES[state].encode() for state in State}
 """Which tree of ids lists the tasks of a state. Queued and executing share one, so that a claim need not move them."""
 
-WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o"})
+WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o", b"v"})
 """What may come behind a slot's base, in the table above."""
-BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i", b"p", b"f", b"k", b"w", b"r", b"g"})
+BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i", b"p", b"f", b"k", b"w", b"r", b"g", b"v"})
 """What may come there with something behind it."""
 
 _KINDS_KEPT: Final = 10_000

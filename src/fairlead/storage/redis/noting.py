@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fairlead.core.identity import TaskId, slot_of_id
-from fairlead.core.instant import MILLISECOND, Span
+from fairlead.core.instant import MILLISECOND, Instant, Span
+from fairlead.core.task import State, Task
 from fairlead.storage.journal.outbox import HIDDEN, Done, Note
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.address import parse_address
@@ -14,7 +15,7 @@ from fairlead.storage.redis.client import Call
 from fairlead.storage.redis.keys import id_bytes, id_text
 from fairlead.storage.redis.store import RedisStore
 from fairlead.storage.redis.wire import Word
-from fairlead.storage.values import Change, Verdict
+from fairlead.storage.values import Change, Receipt, Verdict
 
 _REMOVED: Final = b"-"
 _PIECE: Final = 250
@@ -40,8 +41,25 @@ class NotingRedisStore(RedisStore):
 
     _writers = scripts.NOTING
 
+    async def add(
+        self,
+        tasks: Sequence[Task],
+        *,
+        now: Instant,
+        bounds: Mapping[str, int],
+        elsewhere: Mapping[TaskId, State] | None = None,
+    ) -> list[Receipt]:
+        return await self._adder.add(tasks, now=now, bounds=bounds, elsewhere=elsewhere or {})
+
     async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
         return await self._apply(scripts.SILENT.apply, changes)
+
+    async def count_ends(self, ended: Mapping[TaskId, State]) -> bool:
+        entries: list[tuple[TaskId, tuple[Word, ...]]] = [
+            (task_id, (id_bytes(task_id) or b"", "x", "c" if state is State.COMPLETED else ""))
+            for task_id, state in ended.items()
+        ]
+        return b"l" in await self._by_slot(self._writers.apply, (), entries)
 
     async def note(self, ids: Sequence[TaskId], *, after: Span = 0) -> None:
         if not ids:

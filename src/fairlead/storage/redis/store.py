@@ -9,7 +9,7 @@ from typing import Final
 from fairlead.core.diagnosis import Examination
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import SECOND, Instant, Span
-from fairlead.core.task import Task
+from fairlead.core.task import State, Task
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.adding import Adder
 from fairlead.storage.redis.address import Address, parse_address
@@ -42,8 +42,15 @@ from fairlead.storage.values import (
     Verdict,
 )
 
+_NOWHERE: Final[Mapping[TaskId, State]] = {}
 _PULSES: Final = {b"h": Pulse.HELD, b"c": Pulse.CANCEL, b"l": Pulse.LOST}
-_VERDICTS: Final = {b"a": Verdict.APPLIED, b"s": Verdict.STALE, b"r": Verdict.REPEATED, b"m": Verdict.MISSING}
+_VERDICTS: Final = {
+    b"a": Verdict.APPLIED,
+    b"l": Verdict.RELEASED,
+    b"s": Verdict.STALE,
+    b"r": Verdict.REPEATED,
+    b"m": Verdict.MISSING,
+}
 
 
 async def open_redis(url: str, *, blocking: bool = False) -> RedisStore:
@@ -93,7 +100,7 @@ class RedisStore:
             )
 
     async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
-        return await self._adder.add(tasks, now=now, bounds=bounds)
+        return await self._adder.add(tasks, now=now, bounds=bounds, elsewhere=_NOWHERE)
 
     async def claim(self, claim: Claim) -> list[Task]:
         if not claim.queues:

@@ -13,14 +13,28 @@ import msgspec
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import EXECUTING, QUEUED, State, Status, Task
+from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, After, State, Status, Task
 from fairlead.storage.merge import merge
 from fairlead.storage.sqlite import keyed
 from fairlead.storage.sqlite.lanes import LaneBook, ready_lanes
 from fairlead.storage.sqlite.reading import unpack_spec, unpack_status
 from fairlead.storage.sqlite.statements import statement, write_rows
-from fairlead.storage.steps import claimed, extended, judged, pulse
-from fairlead.storage.values import APPLIED, Added, Beat, Change, Claim, Full, KeyHeld, Known, Pulse, Receipt, Verdict
+from fairlead.storage.steps import claimed, counted, ends, extended, judged, pulse, released
+from fairlead.storage.values import (
+    APPLIED,
+    RELEASED,
+    Added,
+    Beat,
+    Change,
+    Claim,
+    Full,
+    KeyHeld,
+    Known,
+    Missing,
+    Pulse,
+    Receipt,
+    Verdict,
+)
 
 _LANE_STATEMENTS: Final = 128
 
@@ -62,6 +76,9 @@ class _Entry:
         self._ready: list[tuple[object, ...]] = []
         self._statuses: list[tuple[object, ...]] = []
         self._entered: list[tuple[int, State]] = []
+        self._dependents: list[tuple[object, ...]] = []
+        self._states: dict[object, State] = {}
+        """How those of this call stand that a task may wait for, as far as anyone has asked."""
 
     def admit(self, task: Task) -> Receipt:
         spec, status = task.spec, task.status
@@ -72,6 +89,13 @@ class _Entry:
             holder = self._connection.execute(statement("key_holder"), (*key, self._now)).fetchone()
             if holder is not None:
                 return KeyHeld(holder[0])
+        named = None
+        if spec.after is not None and status.waits:
+            found = self._named(spec.after)
+            if isinstance(found, Missing):
+                return found
+            named = found
+            status = counted(status, named.values())
         bound = self._bounds.get(spec.queue)
         if bound is not None and status.state.waiting:
             depth = self._depths[spec.queue]
@@ -94,6 +118,8 @@ class _Entry:
         self._entered.append((lane, status.state))
         if spec.concurrency_key is not None:
             keyed.enter(self._connection, spec.queue, lane, spec.concurrency_key, status, spec.id, number)
+        if named:
+            self._dependents += [(parent, spec.id) for parent, state in named.items() if not state.ended]
         return _ADDED
 
     def write(self) -> Counter[str]:
@@ -102,9 +128,26 @@ class _Entry:
         write_rows(self._connection, "task_add_keyed", self._keyed)
         write_rows(self._connection, "ready_add", self._ready)
         write_rows(self._connection, "status_set", self._statuses)
+        write_rows(self._connection, "dependents_add", self._dependents)
         ready = self._book.enter(self._entered)
         self._book.write()
         return ready
+
+    def _named(self, after: After) -> dict[TaskId, State] | Missing:
+        """How those stand that a task is to wait for."""
+        unasked = len(self._states)
+        self._states |= {
+            row[1]: state for row, (_, state) in zip(self._tasks[unasked:], self._entered[unasked:], strict=True)
+        }
+        rows = self._connection.execute(statement("statuses_by_id"), (json.dumps(after.tasks),))
+        stored = {task_id: unpack_status(packed).state for task_id, _, _, packed in rows}
+        states: dict[TaskId, State] = {}
+        for task_id in after.tasks:
+            state = stored.get(task_id) or self._states.get(task_id)
+            if state is None:
+                return Missing(task_id)
+            states[task_id] = state
+        return states
 
     def _depth(self, queue: str) -> int:
         (depth,) = self._connection.execute(statement("queue_depth"), (queue,)).fetchone()
@@ -167,13 +210,40 @@ def extend(connection: sqlite3.Connection, beats: Sequence[Beat], until: Instant
 def apply(connection: sqlite3.Connection, changes: Sequence[Change]) -> tuple[list[Verdict], Counter[str]]:
     """The verdicts, and how many tasks of each queue became ready."""
     stored = _Statuses(connection, [change.id for change in changes])
+    (awaited,) = connection.execute(statement("dependents_any")).fetchone()
     verdicts: list[Verdict] = []
     for change in changes:
-        verdict = judged(change, stored.get(change.id))
+        before = stored.get(change.id)
+        verdict = judged(change, before)
         if verdict is APPLIED:
             stored.set(change.id, change.status)
+            if (
+                awaited
+                and before is not None
+                and ends(before, change.status)
+                and _count_end(connection, stored, change)
+            ):
+                verdict = RELEASED
         verdicts.append(verdict)
     return verdicts, stored.write()
+
+
+def _count_end(connection: sqlite3.Connection, stored: _Statuses, change: Change) -> bool:
+    """Let those who wait for a task know that it has ended; whether any of them has nothing left to wait for."""
+    dependents = [task_id for (task_id,) in connection.execute(statement("dependents_of"), (change.id,))]
+    if not dependents:
+        return False
+    connection.execute(statement("dependents_remove"), (change.id,))
+    stored.read(dependents)
+    completed = change.status is not None and change.status.state is COMPLETED
+    last = False
+    for task_id in dependents:
+        status = stored.get(task_id)
+        if status is not None and status.waits:
+            after = released(status, 1, 0 if completed else 1)
+            stored.set(task_id, after)
+            last |= after.pending == 0
+    return last
 
 
 class _Statuses:
@@ -183,7 +253,12 @@ class _Statuses:
         self._connection = connection
         self._rows: dict[TaskId, tuple[int, int, Status, str | None]] = {}
         self._changed: dict[TaskId, Status | None] = {}
-        for task_id, number, lane, packed, key in connection.execute(statement("statuses_by_id"), (json.dumps(ids),)):
+        self.read(ids)
+
+    def read(self, ids: Sequence[TaskId]) -> None:
+        """Read how more tasks stand."""
+        rows = self._connection.execute(statement("statuses_by_id"), (json.dumps(ids),))
+        for task_id, number, lane, packed, key in rows:
             self._rows[task_id] = number, lane, unpack_status(packed), key
 
     def get(self, task_id: TaskId) -> Status | None:

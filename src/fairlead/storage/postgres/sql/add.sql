@@ -4,7 +4,7 @@
 -- $2 text     the channel to tell of tasks that are ready
 -- $3 text[]   the names of the tasks' routes; a task names its route by its place among these, from 1
 -- $4 uuid[]   ids, ascending so that concurrent calls meet in the same order
--- $5…$24      one array per column; an array may be shorter than $4, and the rest of its column then has the default
+-- $5…$26      one array per column; an array may be shorter than $4, and the rest of its column then has the default
 --
 -- Returns one row: how many tasks were stored, how many have a route that exists, and, unless all were stored, the ids
 -- of those that were not, because the id or the key is known or the route does not exist.
@@ -18,11 +18,11 @@ given AS MATERIALIZED (
     FROM unnest(
         $4::uuid[], $5::int[], $6::smallint[], $7::smallint[], $8::bigint[], $9::bigint[], $10::bigint[],
         $11::bigint[], $12::bytea[], $13::bytea[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[],
-        $18::text[], $19::bytea[], $20::text[], $21::bytea[], $22::bigint[], $23::boolean[],
-        $24::bytea[]
+        $18::text[], $19::bytea[], $20::text[], $21::bytea[], $22::bigint[], $23::boolean[], $24::bytea[],
+        $25::bigint[], $26::bigint[]
     ) AS g (
         id, place, priority, state, ready_at, timeout, alarm, created_at, spec, rest, version, beats, attempts,
-        started_at, settled, progress, tags, key, key_until, cancel_asked, concurrency_key
+        started_at, settled, progress, tags, key, key_until, cancel_asked, concurrency_key, pending, unmet
     )
     WHERE (SELECT routes FROM place)[g.place] IS NOT NULL
 ),
@@ -42,12 +42,12 @@ kept AS (
 added AS (
     INSERT INTO {schema}.task (
         id, ready_at, timeout, alarm, started_at, created_at, version, beats, attempts, route, priority, state,
-        cancel_asked, settled, key, tags, progress, rest, spec, concurrency_key
+        cancel_asked, settled, key, tags, progress, rest, spec, concurrency_key, pending, unmet
     )
     SELECT
         g.id, g.ready_at, g.timeout, g.alarm, g.started_at, g.created_at, coalesce(g.version, 1), coalesce(g.beats, 0),
         coalesce(g.attempts, 0), g.route, g.priority, g.state, coalesce(g.cancel_asked, false), g.settled, g.key, g.tags::jsonb, g.progress,
-        g.rest, g.spec, g.concurrency_key
+        g.rest, g.spec, g.concurrency_key, g.pending, g.unmet
     FROM given AS g
     WHERE g.key IS NULL OR g.id IN (SELECT holder FROM kept)
     ON CONFLICT (id) DO NOTHING

@@ -1,4 +1,5 @@
--- Compare and set for lease holders that give their task up and leave its priority as it is; of no task twice.
+-- Compare and set for lease holders that give their task up and leave its priority as it is; of no task twice, and of
+-- none that others wait for, whose end is to be counted.
 --
 -- $1 text     the channel to tell of tasks that are ready again
 -- $2 uuid[]   ids, ascending so that concurrent calls meet in the same order
@@ -23,6 +24,7 @@ WITH settled AS (
         cancel_asked, settled, progress, rest
     )
     WHERE t.id = c.id AND t.version = c.version AND t.token = c.token AND t.priority = c.priority
+        AND t.awaited IS NULL
     RETURNING t.id, t.route, t.priority, t.state
 ),
 counted AS MATERIALIZED (

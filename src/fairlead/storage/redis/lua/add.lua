@@ -6,8 +6,11 @@
 -- ARGV     per kind: kind, queue, descriptor, the queue's bound or '', 1 if its tasks have concurrency keys, else ''
 -- ARGV     per task: id, lane, state's code, ready_at, alarm or '', idempotency key, value
 --          where the key is '', or until when it is held, a space, its queue, a space and its name
+--          and instead of an alarm a task that waits for others has '>', how many of them are unmet at least in four
+--          bytes, and per task waited for its id and the code of its state if it is not here but elsewhere, else '?'
 --
--- Returns per task: 1 added | 0 known | the id of the key's holder | {depth, bound} when the queue is full.
+-- Returns per task: 1 added | 0 known | the id of the key's holder | {depth, bound} when the queue is full |
+-- 'm' and the id of a task to wait for that is not there.
 
 local base, kinds, depths = KEYS[1], {}, {}
 local at = 3
@@ -42,8 +45,40 @@ local function depth_of(queue)
   return depth
 end
 
--- Store a task that has an idempotency key, or whose queue has a bound.
-local function store(id, waits, queue, bound, key, value)
+local PENDING = { s = true, q = true, e = true, scheduled = true, queued = true, executing = true }
+
+-- Those that a task is to wait for and that have not ended, and how many ended other than completed; or nil and the id
+-- of one that is not there.
+local function named_in(word)
+  local pending, unmet = {}, 0
+  for first = 6, #word, 17 do
+    local id, state = string.sub(word, first, first + 15), string.sub(word, first + 16, first + 16)
+    local value = call('get', base_of(id) .. 't' .. id)
+    if value then
+      local _, at = cmsgpack.unpack_one(value, 1)
+      _, state = cmsgpack.unpack_one(value, at + 3)
+    end
+    if PENDING[state] then
+      pending[#pending + 1] = id
+    elseif state == '?' then
+      return nil, id
+    elseif state ~= 'completed' and state ~= 'c' then
+      unmet = unmet + 1
+    end
+  end
+  return pending, math.max(unmet, (struct.unpack('>I4', word, 2)))
+end
+
+-- The value of a task that waits for so many, of which so many are unmet; with nothing to wait for its alarm is at once.
+local function counted_value(value, pending, unmet)
+  local _, at = cmsgpack.unpack_one(value, 1)
+  local alarm = cmsgpack.unpack_limit(value, 9, at + 3) -- state to crashes
+  local byte = pending == 0 and '\0' or '\192' -- zero or nil
+  return string.sub(value, 1, alarm) .. byte .. string.sub(value, alarm + 2, -3) .. cmsgpack.pack(pending, unmet)
+end
+
+-- Store a task that has an idempotency key or waits for others, or whose queue has a bound.
+local function store(id, waits, queue, bound, key, value, word)
   if call('exists', base .. 't' .. id) == 1 then
     return 0
   end
@@ -51,6 +86,14 @@ local function store(id, waits, queue, bound, key, value)
   local holder = space and holder_of(string.sub(key, space + 1))
   if holder then
     return holder
+  end
+  local pending, unmet
+  if word then
+    pending, unmet = named_in(word)
+    if not pending then
+      return 'm' .. unmet
+    end
+    value = counted_value(value, #pending, unmet)
   end
   if bound and waits then
     local depth = depths[queue] or depth_of(queue)
@@ -60,10 +103,15 @@ local function store(id, waits, queue, bound, key, value)
     depths[queue] = depth + 1
   end
   call('set', base .. 't' .. id, value)
+  for _, parent in ipairs(pending or {}) do
+    local parents = base_of(parent) .. 'v'
+    call('sadd', parents, parent)
+    call('rpush', parents .. parent, id)
+  end
   if space then
     call('set', base .. 'y' .. string.sub(key, space + 1), id .. string.sub(key, 1, space - 1))
   end
-  return 1
+  return 1, pending and #pending == 0
 end
 
 local receipts, indexes, trees, counted = {}, {}, {}, {}
@@ -71,8 +119,13 @@ for first = at, #ARGV, 7 do
   local id, lane, code, ready_at, alarm, key, value = unpack(ARGV, first, first + 6)
   local kind = kinds[string.sub(lane, 1, 8)]
   local bound = ARGV[kind + 3]
+  local word = string.byte(alarm) == 62 and alarm
   local receipt
-  if key == '' and bound == '' then
+  if word then
+    local at_once
+    receipt, at_once = store(id, true, ARGV[kind + 1], tonumber(bound), key, value, word)
+    alarm = at_once and '0' or ''
+  elseif key == '' and bound == '' then
     receipt = call('set', base .. 't' .. id, value, 'nx') and 1 or 0
   else
     receipt = store(id, code == 's' or code == 'q', ARGV[kind + 1], tonumber(bound), key, value)

@@ -2,17 +2,21 @@
 --
 -- KEYS[1]  the slot's base
 -- ARGV     per change: id, guard, status (msgpack) or '' to remove the task
---          where a guard is 'h', the version, a space and the lease's token, or 's', the version, a space and the beats
+--          where a guard is 'h', the version, a space and the lease's token, or 's', the version, a space and the beats;
+--          or for a task that is not here and has ended elsewhere: id, 'x', 'c' if it completed
 --
--- Returns per change: 'a' applied | 's' stale | 'r' repeated | 'm' missing.
+-- Returns per change: 'a' applied | 'l' applied, and someone has nothing left to wait for | 's' stale | 'r' repeated |
+-- 'm' missing.
 
 local base = KEYS[1]
 local tasks, order = {}, {}
+local ENDED = { c = true, f = true, d = true, x = true }
+local awaited -- whether any task of this slot is waited for, once someone has asked
 
-local function load(id)
+local function load(id, where)
   local task = tasks[id]
   if task == nil then
-    local value = call('get', base .. 't' .. id)
+    local value = call('get', where .. 't' .. id)
     task = false
     if value then
       local _, at, kind, key = cmsgpack.unpack_limit(value, 3, 1)
@@ -22,7 +26,7 @@ local function load(id)
         key, concurrency_key = key[1] ~= '' and key[1] or nil, key[2]
       end
       task = {
-        id = id, at = at, kind = kind, key = key, value = value, was = status, status = status,
+        id = id, base = where, at = at, kind = kind, key = key, value = value, was = status, status = status,
         concurrency_key = concurrency_key,
       }
     end
@@ -55,14 +59,53 @@ local function refusal(task, guard, bytes)
   return 's'
 end
 
+-- Let a task that waits know that one of those has ended. Its result is nil, so all behind it can be read.
+local function count_for(task, completed)
+  local value, at = task.value, task.at
+  local status = status_at(value, at)
+  local tail = cmsgpack.unpack_limit(value, 3, result_end(value, status.rest)) -- progress, settled, history
+  local _, pending, unmet = cmsgpack.unpack_limit(value, 2, tail)
+  pending, unmet = pending - 1, completed and unmet or unmet + 1
+  status.version = status.version + 1
+  status.alarm = pending == 0 and 0 or nil
+  task.value = string.sub(value, 1, at) .. packed(status) .. string.sub(value, status.rest + 1, tail)
+    .. cmsgpack.pack(pending, unmet)
+  task.status = status_at(task.value, at)
+  task.changed = true
+  return pending == 0
+end
+
+-- Let those who wait for a task know that it has ended; whether any of them has nothing left to wait for.
+local function count_end(id, completed)
+  if awaited == nil then
+    awaited = call('exists', base .. 'v') == 1
+  end
+  if not awaited or call('srem', base .. 'v', id) == 0 then
+    return false
+  end
+  local last = false
+  for _, dependent in ipairs(call('lrange', base .. 'v' .. id, 0, -1)) do
+    local task = load(dependent, base_of(dependent))
+    if task and task.status and task.status.code == 's' and not task.status.alarm then
+      last = count_for(task, completed) or last
+    end
+  end
+  call('del', base .. 'v' .. id)
+  return last
+end
+
 local function apply(id, guard, bytes)
-  local task = load(id)
+  if guard == 'x' then
+    return count_end(id, bytes == 'c') and 'l' or 'm'
+  end
+  local task = load(id, base)
   if not task or not task.status then
     return 'm'
   end
   if not holds(guard, task.status) then
     return refusal(task, guard, bytes)
   end
+  local before = task.status.code
   if bytes == '' then
     task.status = nil
   else
@@ -71,6 +114,9 @@ local function apply(id, guard, bytes)
     task.rung = task.status.code == 'q'
   end
   task.changed = true
+  if not ENDED[before] and (not task.status or ENDED[task.status.code]) then
+    return count_end(id, task.status and task.status.code == 'c') and 'l' or 'a'
+  end
   return 'a'
 end
 
@@ -93,15 +139,16 @@ end
 for _, id in ipairs(order) do
   local task = tasks[id]
   if task and task.changed then
-    local queue = stored_kind(base, task.kind).queue
-    index(base, id, task.kind, task.was, task.status, -1)
+    local where = task.base
+    local queue = stored_kind(where, task.kind).queue
+    index(where, id, task.kind, task.was, task.status, -1)
     if task.concurrency_key then
-      move(base, queue, task.kind, task.concurrency_key, id, task.was, task.status)
+      move(where, queue, task.kind, task.concurrency_key, id, task.was, task.status)
     end
     if task.status then
-      call('set', base .. 't' .. id, task.value)
-      index(base, id, task.kind, task.status, task.was, 1)
-      note(base, id)
+      call('set', where .. 't' .. id, task.value)
+      index(where, id, task.kind, task.status, task.was, 1)
+      note(where, id)
       if task.rung then
         rings[base .. 'b' .. queue] = (rings[base .. 'b' .. queue] or 0) + 1
       end

@@ -25,6 +25,13 @@ local function put(lists, key, first, second)
   end
 end
 
+local home = string.match(KEYS[1], '^(.*:)%d+}$')
+
+-- The base of a task: its id carries its slot.
+local function base_of(id)
+  return home .. struct.unpack('>I2', id, 9) % 16384 .. '}'
+end
+
 local function write(command, key, list)
   for first = 1, #list, PIECE do
     call(command, key, unpack(list, first, math.min(first + PIECE - 1, #list)))
