@@ -63,13 +63,14 @@ class ChoosingStore(WrongStore):
         return tables[turn % len(tables)]
 
 
-class IgnoresCapabilities(ChoosingStore):
+class IgnoresCapabilities(WrongStore):
     """Gives a task to a worker that cannot run it."""
 
     breaks = "C1"
 
-    def _admits(self, claim: Claim, task: Task) -> bool:
-        return super()._admits(claim, Task(replace(task.spec, requires=()), task.status))
+    async def claim(self, claim: Claim) -> list[Task]:
+        needed = {name for lanes in self._queues.values() for lane in lanes for name in lane.requires}
+        return await super().claim(replace(claim, capabilities=frozenset(needed)))
 
 
 class NeedsOneCapabilityOnly(ChoosingStore):

@@ -9,7 +9,15 @@ import inspect
 from types import ModuleType
 from typing import Final
 
-from tests.conformance import wrong_adding, wrong_claiming, wrong_feeding, wrong_holding, wrong_limiting, wrong_reading
+from tests.conformance import (
+    wrong_adding,
+    wrong_claiming,
+    wrong_depending,
+    wrong_feeding,
+    wrong_holding,
+    wrong_limiting,
+    wrong_reading,
+)
 from tests.conformance.wrong_store import WrongStore
 
 
@@ -25,6 +33,14 @@ def _stores_of(module: ModuleType) -> list[type[WrongStore]]:
 
 WRONG_STORES: Final = [
     store
-    for module in (wrong_adding, wrong_claiming, wrong_limiting, wrong_holding, wrong_reading, wrong_feeding)
+    for module in (
+        wrong_adding,
+        wrong_claiming,
+        wrong_limiting,
+        wrong_holding,
+        wrong_depending,
+        wrong_reading,
+        wrong_feeding,
+    )
     for store in _stores_of(module)
 ]

@@ -61,6 +61,7 @@ PLANS: dict[str, set[str]] = {
     "lane_heads": {"ready by its primary key", "status by its primary key", "task by its primary key"},
     "lane_named": {"lane by its primary key"},
     "lane_number": {"lane by sqlite_autoindex_lane_1"},
+    "lane_stretch": {"ready by its primary key", "lane by sqlite_autoindex_lane_1"},
     "lanes_ready": {"the queues asked for", "lane by sqlite_autoindex_lane_1"},
     # One row per lane, and lanes are few: this is the O(lanes) of clause F4.
     "lanes_tally": {"all of lane", "ready by its primary key"},

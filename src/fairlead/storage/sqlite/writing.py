@@ -75,6 +75,7 @@ class _Entry:
         """Those that have a concurrency key."""
         self._ready: list[tuple[object, ...]] = []
         self._statuses: list[tuple[object, ...]] = []
+        self._ids: list[TaskId] = []
         self._entered: list[tuple[int, State]] = []
         self._dependents: list[tuple[object, ...]] = []
         self._states: dict[object, State] = {}
@@ -115,6 +116,7 @@ class _Entry:
             self._ready.append((lane, status.ready_at, spec.id, number))
         else:
             self._statuses.append(_status_row(number, spec.id, lane, status))
+        self._ids.append(spec.id)
         self._entered.append((lane, status.state))
         if spec.concurrency_key is not None:
             keyed.enter(self._connection, spec.queue, lane, spec.concurrency_key, status, spec.id, number)
@@ -137,10 +139,10 @@ class _Entry:
         """How those stand that a task is to wait for."""
         unasked = len(self._states)
         self._states |= {
-            row[1]: state for row, (_, state) in zip(self._tasks[unasked:], self._entered[unasked:], strict=True)
+            task_id: state for task_id, (_, state) in zip(self._ids[unasked:], self._entered[unasked:], strict=True)
         }
         rows = self._connection.execute(statement("statuses_by_id"), (json.dumps(after.tasks),))
-        stored = {task_id: unpack_status(packed).state for task_id, _, _, packed in rows}
+        stored = {task_id: unpack_status(packed).state for task_id, _, _, packed, _ in rows}
         states: dict[TaskId, State] = {}
         for task_id in after.tasks:
             state = stored.get(task_id) or self._states.get(task_id)
