@@ -27,12 +27,14 @@ from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, State
 
 if _typing.TYPE_CHECKING:
+    from fairlead.engine.metrics import Metrics
     from fairlead.sdk.app import Fairlead
     from fairlead.sdk.handle import TaskHandle
     from fairlead.worker.context import TaskContext, current_task
 
 _LATER = {
     "Fairlead": "fairlead.sdk.app",
+    "Metrics": "fairlead.engine.metrics",
     "TaskHandle": "fairlead.sdk.handle",
     "TaskContext": "fairlead.worker.context",
     "current_task": "fairlead.worker.context",
@@ -58,6 +60,7 @@ __all__ = [
     "InvalidSettings",
     "InvalidTask",
     "LeaseLost",
+    "Metrics",
     "PayloadTooLarge",
     "Priority",
     "QueueFull",

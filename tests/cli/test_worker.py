@@ -6,11 +6,16 @@ import os
 import re
 import signal
 
+import httpx
 import pytest
 
+from fairlead import Fairlead, Settings
+from fairlead.cli.working import metrics_port_of
+from fairlead.core.errors import InvalidSettings
 from fairlead.core.task import Reason, State
 from fairlead.sdk.keys import KEYS
 from tests.cli.running import Folder, until
+from tests.engine.counting import Read
 
 APP = """
 import asyncio
@@ -142,3 +147,37 @@ def test_flags_reach_an_app_that_leaves_them_to_the_configuration_and_its_child_
             assert answer.json["result"] == ["sqlite:///mine.db", 44_000_000]
         worker.send(signal.SIGTERM)
         assert worker.wait() == 0
+
+
+def test_each_process_shows_its_metrics_on_a_port_of_its_own(folder: Folder) -> None:
+    store = ("--store", "sqlite:///tasks.db")
+    with folder.start("worker", "tasks:app", "--processes", "2", "--metrics-port", "0") as supervisor:
+        urls = [re.search(r"http://127\.0\.0\.1:\d+/metrics", line) for line in supervisor.find("metrics are at", 2)]
+        for _ in range(3):
+            assert folder.submit("double", "number=4", "--wait", *store) == "8"
+        pages = [Read(httpx.get(url[0]).text) for url in urls if url]
+        supervisor.send(signal.SIGTERM)
+        assert supervisor.wait() == 0
+    done = [page.value("fairlead_tasks_completed_total", type="double", status="completed") or 0 for page in pages]
+    assert len(pages) == 2 and sum(done) == 3
+    for page in pages:
+        assert page.value("fairlead_worker_capacity_used_ratio") == 0
+        assert page.value("fairlead_worker_heartbeat_failures_total") == 0
+        assert "fairlead_queue_depth" not in page.names, "how the store stands is for servers to say"
+
+
+def test_the_processes_count_their_ports_upwards() -> None:
+    assert [metrics_port_of(9100, number) for number in (1, 2, 3)] == [9100, 9101, 9102]
+    assert metrics_port_of(0, 3) == 0
+    with pytest.raises(InvalidSettings, match="metrics_port 65535 leaves no port for process 2"):
+        metrics_port_of(65_535, 2)
+
+
+def test_an_app_that_counts_nothing_has_no_metrics_to_show() -> None:
+    app = Fairlead("memory://", settings=Settings())
+
+    @app.task
+    def nothing() -> None: ...
+
+    with pytest.raises(InvalidSettings, match=r"observers=\[fairlead\.Metrics\(\)\]"):
+        app.run_worker(metrics_port=0)

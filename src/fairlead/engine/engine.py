@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from fairlead.engine.identity import Chance, IdMaker, system_chance
 from fairlead.engine.leases import StoreLeases
 from fairlead.engine.ledger import Ledger, changed, seen
 from fairlead.engine.listening import Listener
-from fairlead.engine.observe import Observer
+from fairlead.engine.observe import Observer, Occurrence, Watcher
 from fairlead.engine.presence import Presence
 from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
@@ -68,6 +68,9 @@ class Engine:
         observers: Sequence[Observer] = (),
         batching: bool = True,
     ) -> None:
+        for observer in observers:
+            if isinstance(observer, Watcher):
+                store = observer.around(store)
         self.store = store
         self.settings = settings or Settings()
         self.clock = clock or FollowingClock(SystemClock())
@@ -136,7 +139,7 @@ class Engine:
         """A number from 0.0 up to but not including 1.0, from the engine's randomness."""
         return self._chance.random()
 
-    def observe(self, observer: Observer) -> None:
+    def observe(self, observer: Callable[[Occurrence], None]) -> None:
         """Tell one more observer of every occurrence."""
         self._ledger.observers.append(observer)
 
@@ -168,13 +171,15 @@ class Engine:
                 positions.append(position)
                 answers.append(Submitted(task))
         receipts = await self._ledger.add(accepted) if accepted else []
+        stored: list[Task] = []
         for position, task, receipt in zip(positions, accepted, receipts, strict=True):
             if isinstance(receipt, (Added, Known)):
-                self._ledger.tell(task, now)
+                stored.append(task)
             elif isinstance(receipt, KeyHeld):
                 answers[position] = await self._held(submissions[position], receipt.holder)
             else:
                 answers[position] = QueueFull(task.spec.queue, receipt.depth, receipt.bound)
+        self._ledger.tell(stored, now)
         await self._ledger.finish()
         return answers
 

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -25,6 +26,9 @@ from fairlead.worker.keeper import Keeper
 from fairlead.worker.outage import Outage
 from fairlead.worker.source import Source
 from fairlead.worker.threads import Threads
+
+if TYPE_CHECKING:
+    from fairlead.engine.metrics import Metrics
 
 log = logging.getLogger("fairlead.worker")
 
@@ -58,7 +62,13 @@ class Worker:
     """Runs tasks from one source until it is asked to leave."""
 
     def __init__(
-        self, source: Source, handlers: Handlers, keeper: Keeper, settings: WorkerSettings | None = None
+        self,
+        source: Source,
+        handlers: Handlers,
+        keeper: Keeper,
+        settings: WorkerSettings | None = None,
+        *,
+        metrics: Metrics | None = None,
     ) -> None:
         handlers.check()
         self._source = source
@@ -77,6 +87,10 @@ class Worker:
         self._settling = False
         self._leaving = asyncio.Event()
         self._leaving_now = asyncio.Event()
+        self._beat_failed: Callable[[int], None] = lambda count: None
+        if metrics is not None:
+            self._beat_failed = metrics.beat_failed
+            metrics.employ(lambda: 1 - self._free / self._settings.concurrency)
 
     def leave(self) -> None:
         """Claim no more and let running tasks end; asked a second time, hand them back at once."""
@@ -86,8 +100,9 @@ class Worker:
 
     async def run(self) -> None:
         """Work until asked to leave, then drain."""
-        await self._keeper.start(self._heard)
-        attendance = Attendance(self._source, self._settings.concurrency, lambda: len(self._attempts))
+        await self._keeper.start(self._heard, self._beat_failed)
+        capacity = self._settings.concurrency
+        attendance = Attendance(self._source, capacity, lambda: len(self._attempts), self._beat_failed)
         present = asyncio.create_task(attendance.keep(self._leaving, self.leave))
         duties = [
             asyncio.create_task(duty)
