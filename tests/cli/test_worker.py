@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -56,7 +57,7 @@ def test_an_app_that_cannot_be_found_is_misuse(folder: Folder) -> None:
 
 def test_it_runs_tasks_and_sigterm_lets_them_end(folder: Folder) -> None:
     store = ("--store", "sqlite:///tasks.db")
-    with folder.start("worker", "tasks:app") as worker:
+    with folder.start("worker", "tasks:app", "--log-format", "text") as worker:
         assert folder.ok("submit", "double", "number=21", "--wait", *store).out == "42\n"
         wrong = folder.quick("submit", "double", "number=x", "--wait", *store)
         assert wrong.code == 1 and "ended as failed (rejected): InvalidArguments" in wrong.error
@@ -73,8 +74,12 @@ def test_it_runs_tasks_and_sigterm_lets_them_end(folder: Folder) -> None:
     at_once = KEYS["concurrency"].default
     (line,) = worker.find(f"working on sqlite:///tasks.db: queues default; types double, wait_for; {at_once} at once")
     assert re.fullmatch(r"\S+Z info    \[\d+\] working on .*", line)
-    worker.find("double failed after")
-    assert not [line for line in worker.lines if "completed" in line], "success is no news at this level"
+    (started, completed, *_) = worker.find(" double ")
+    identity = r"[0-9a-f]{32} double"
+    assert re.fullmatch(rf"\S+Z info    \[\d+\] task {identity} started, attempt 1 by \S+, medium", started)
+    assert re.fullmatch(rf"\S+Z info    .* task {identity} completed after \S+ s, attempt 1 by \S+, medium", completed)
+    (failed,) = worker.find("double failed after")
+    assert re.fullmatch(r"\S+Z error   .*, medium \(rejected\): InvalidArguments: .*", failed)
 
 
 def test_a_second_signal_hands_back_what_runs(folder: Folder) -> None:
@@ -82,7 +87,8 @@ def test_a_second_signal_hands_back_what_runs(folder: Folder) -> None:
     flags = ("--store", "sqlite:///mine.db", "--no-keeper", "--log-level", "debug", "--json")
     with folder.start("worker", "tasks:app", *flags) as worker:
         worker.find("the store is sqlite:///mine.db, from --store; the app itself names sqlite:///tasks.db")
-        worker.find(f"task {task_id} wait_for started, attempt 1")
+        (line,) = worker.find('"message":"task started"')
+        assert json.loads(line)["task_id"] == task_id
         worker.send(signal.SIGINT)
         worker.find("leaving: 1 running tasks")
         worker.send(signal.SIGINT)
@@ -97,7 +103,7 @@ def test_a_killed_process_of_several_is_replaced(folder: Folder) -> None:
     with folder.start("worker", "tasks:app", "--processes", "2") as supervisor:
         supervisor.find("working on", 2)
         first, _ = supervisor.find("is pid", 2)
-        victim = int(first.rpartition(" ")[2])
+        victim = int(json.loads(first)["message"].rpartition(" ")[2])
         os.kill(victim, signal.SIGKILL)
         supervisor.find(f"worker process 1 of 2 (pid {victim}) was killed by SIGKILL; another starts in 0.5 s")
         supervisor.find("working on", 3)
@@ -181,3 +187,31 @@ def test_an_app_that_counts_nothing_has_no_metrics_to_show() -> None:
 
     with pytest.raises(InvalidSettings, match=r"observers=\[fairlead\.Metrics\(\)\]"):
         app.run_worker(metrics_port=0)
+
+
+def test_what_handlers_log_carries_their_task_also_from_processes_of_their_own(folder: Folder) -> None:
+    folder.write(
+        "talking.py",
+        "import logging\n"
+        "from fairlead import Fairlead\n"
+        "app = Fairlead('sqlite:///tasks.db')\n"
+        "@app.task\n"
+        "def here() -> None:\n"
+        "    logging.getLogger('mine').warning('hello')\n"
+        "@app.task(isolate=True)\n"
+        "def elsewhere() -> None:\n"
+        "    logging.getLogger('mine').warning('hello')\n",
+    )
+    store = ("--store", "sqlite:///tasks.db")
+    with folder.start("worker", "talking:app") as worker:
+        ids = {
+            name: folder.quick("submit", name, "--wait", "--json", *store).json["task_id"]
+            for name in ("here", "elsewhere")
+        }
+        said = {line["task_type"]: line for line in map(json.loads, worker.find('"message":"hello"', 2))}
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
+    for task_type, task_id in ids.items():
+        line = said[task_type]
+        assert (line["task_id"], line["attempt"], line["level"], line["logger"]) == (task_id, 1, "warning", "mine")
+    assert said["here"]["process"] != said["elsewhere"]["process"]

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from fairlead._version import __version__
 from fairlead.cli import flags
-from fairlead.cli.logs import start_logging, task_observer
+from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
 from fairlead.cli.working import leave_at_once
@@ -72,7 +72,7 @@ def serve(
         "trusted-proxies": trusted_proxies, "log-level": log_level, **settings,
     }  # fmt: skip
     configuration = configured(common, given)
-    start_logging(configuration.log_level, as_json=common.json)
+    transitions = start_logs(configuration, common)
     if not has_server():
         raise InvalidSettings(f"the server is not installed; {INSTALL}")
     check_url(configuration.store)
@@ -82,7 +82,7 @@ def serve(
         configuration.store,
         configuration.engine_settings(),
         journal=configuration.journal_url,
-        observers=[task_observer(chatty=False), metrics],
+        observers=[transitions, metrics],
     )
     servers: list[Server] = []
 

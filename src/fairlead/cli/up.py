@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fairlead._version import __version__
 from fairlead.cli import flags
-from fairlead.cli.logs import start_logging, task_observer
+from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
 from fairlead.cli.serving import INSTALL, has_server, open_server
@@ -49,9 +49,9 @@ def up(
     signal.signal(signal.SIGTERM, leave_at_once)
     given = {"concurrency": concurrency, "host": host, "port": port, "log-level": log_level, **settings}
     configuration = configured(common, given)
-    start_logging(configuration.log_level, as_json=common.json)
+    transitions = start_logs(configuration, common)
     metrics = Metrics()
-    app = builtin_app(configuration, observers=[task_observer(chatty=True), metrics])
+    app = builtin_app(configuration, observers=[transitions, metrics])
     servers: list[Server] = []
 
     async def prepare() -> Sequence[Service]:

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from fairlead.cli import flags
 from fairlead.cli.loading import BUILTIN, load_app
-from fairlead.cli.logs import start_logging, task_observer
+from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured, export
 from fairlead.cli.supervisor import Supervisor, command_of, leave_with
 from fairlead.core.errors import InvalidSettings
@@ -75,13 +75,13 @@ def worker(
         **settings,
     }  # fmt: skip
     configuration = configured(common, given)
-    start_logging(configuration.log_level, as_json=common.json)
+    transitions = start_logs(configuration, common)
     if supervisor is not None:
         leave_with(supervisor)
     elif configuration.processes > 1:
         return _supervise(configuration.processes)
     export(common, given)
-    observers: list[Observer] = [task_observer(chatty=False)]
+    observers: list[Observer] = [transitions]
     port = configuration.metrics_port
     if port is not None:
         observers.append(Metrics())

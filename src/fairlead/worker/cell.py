@@ -27,6 +27,7 @@ from fairlead.worker.attempt import encode_result, failed, invalid_arguments
 from fairlead.worker.context import TaskContext, enter
 from fairlead.worker.handlers import Handler
 from fairlead.worker.isolation import OUT_OF_MEMORY, Job, Raised, Reported, Returned, Setup, frame
+from fairlead.worker.logs import start_logging
 
 _MAIN: Final = "__fairlead_main__"
 """The worker's main module is run under this name, so that its `if __name__ == "__main__"` does not start a worker."""
@@ -48,6 +49,8 @@ class Cell:
         setup = msgspec.msgpack.decode(self._read(), type=Setup)
         sys.path[:] = setup.path
         self._main_file = setup.main
+        if setup.logs is not None:
+            start_logging(setup.logs)
         decode = msgspec.msgpack.Decoder(Job).decode
         while message := self._read():
             self._channel.sendall(frame(self._answer(decode(message))))
