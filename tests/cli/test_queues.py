@@ -163,3 +163,19 @@ def test_an_order_reads_as_it_is_written(text: str, policy: Policy) -> None:
 def test_an_order_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(InvalidSettings):
         parse_order(text)
+
+
+def test_autoscale_says_how_many_workers_there_should_be(folder: Folder) -> None:
+    folder.submit("echo", "message=hi", "--queue", "mail")
+    told = folder.quick("autoscale", "--queue", "mail", "--capacity", "4", "--json").json
+    assert (told["suggested_workers"], told["ready"], told["capacity_per_worker"]) == (1, 1, 4)
+    assert folder.quick("autoscale", "--queue", "other", "--json").json["suggested_workers"] == 0
+    text = folder.quick("autoscale").out
+    assert "1 suggested, 0 there" in text and "1 ready, 0 executing" in text
+    for arguments, complaint in (
+        (("--capacity", "0"), "a worker with a capacity of 0 runs nothing"),
+        (("--within-seconds", "0"), "a backlog cannot be worked off within 0 s"),
+        (("--queue", "a b"), "queue 'a b' is not a valid name"),
+    ):
+        refused = folder.quick("autoscale", *arguments)
+        assert refused.code == 2 and complaint in refused.error

@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "stats": (TASKS, "fairlead.cli.looking:stats"),
     "queues": (OPERATING, "fairlead.cli.queues:queues"),
     "workers": (OPERATING, "fairlead.cli.workers:workers"),
+    "autoscale": (OPERATING, "fairlead.cli.scaling:autoscale"),
     "cancel": (TASKS, "fairlead.cli.acting:cancel"),
     "replay": (TASKS, "fairlead.cli.acting:replay"),
     "discard": (TASKS, "fairlead.cli.acting:discard"),

@@ -17,17 +17,21 @@ from fairlead.client.tasks import request_of, stats_of, submitted_task, task_of
 from fairlead.client.transport import PATIENCE, Transport
 from fairlead.core.errors import FairleadError, InvalidSettings
 from fairlead.core.identity import TaskId
+from fairlead.core.instant import SECOND, Span
 from fairlead.core.query import Query
+from fairlead.core.scaling import WITHIN
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
 from fairlead.engine.clock import Clock, SystemClock
 from fairlead.engine.engine import Submitted
+from fairlead.engine.scaling import Scaling
 from fairlead.engine.searching import Found
 from fairlead.engine.stats import Stats
 from fairlead.storage.values import Filter
 from fairlead.wire.cursors import Order, cursor_after
 from fairlead.wire.moments import iso
+from fairlead.wire.scaling import Autoscale, scaling_of
 from fairlead.wire.shown import TaskBrief, TaskWhole
 from fairlead.wire.stats import Standing
 from fairlead.wire.tasks import BATCH_LIMIT, BatchAnswer, TaskCreated
@@ -166,6 +170,17 @@ class RemoteEngine:
     async def stats(self) -> Stats:
         """How the queues stand."""
         return stats_of(await self._ask("GET", "/api/v1/queue/stats", Standing))
+
+    async def autoscale(
+        self, queue: str | None = None, *, within: Span = WITHIN, capacity: int | None = None
+    ) -> Scaling:
+        """How much one queue has to do, or all of them, and how many workers that takes."""
+        query = {"within_seconds": f"{within / SECOND:.6f}"}
+        if queue is not None:
+            query["queue"] = queue
+        if capacity is not None:
+            query["capacity"] = str(capacity)
+        return scaling_of(await self._ask("GET", "/api/v1/autoscale", Autoscale, query=query))
 
     async def follow_clock(self) -> None:
         """The server's clock is the one that counts, and it is there."""

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from fairlead.core.errors import FairleadError, LeaseLost, QueueFull, StoreUnavailable, TaskNotFound
 from fairlead.core.events import AlarmRang, CancelAsked, Discarded, Replayed, Request
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.instant import Instant
+from fairlead.core.instant import Instant, Span
+from fairlead.core.scaling import WITHIN, advise
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Priority, Task
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from fairlead.engine.fleet import Fleet
     from fairlead.engine.operations import Operations
     from fairlead.engine.queues import Queues
+    from fairlead.engine.scaling import Scaling
     from fairlead.engine.scheduling import Schedules
     from fairlead.engine.searching import Found, Searcher
 
@@ -250,6 +252,18 @@ class Engine:
             paused=self.book.paused,
             paused_types=self.book.paused_types,
         )
+
+    async def autoscale(
+        self, queue: str | None = None, *, within: Span = WITHIN, capacity: int | None = None
+    ) -> Scaling:
+        """How much one queue has to do, or all of them, and how many workers that takes; costs O(lanes + workers)."""
+        from fairlead.engine.scaling import Scaling, load_of
+
+        await self.book.refresh()
+        tally, now = await self.store.tally(), self.clock.now()
+        spent = await self.presence.spent(queue)
+        load = load_of(queue, tally, now, self.book, await self.presence.workers(), spent)
+        return Scaling(queue, load, advise(load, within=within, capacity=capacity))
 
     # Workers
 

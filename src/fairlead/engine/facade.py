@@ -7,10 +7,11 @@ from typing import Protocol, Unpack, runtime_checkable
 
 from fairlead.core.errors import FairleadError
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import Instant
+from fairlead.core.instant import Instant, Span
 from fairlead.core.operation import Operation
 from fairlead.core.query import EVERYTHING, Query
 from fairlead.core.queue import QueueSettings
+from fairlead.core.scaling import WITHIN
 from fairlead.core.schedule import Schedule, ScheduleEntry
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
@@ -23,6 +24,7 @@ from fairlead.engine.operations import Preview, Wish
 from fairlead.engine.presence import WorkerPresence
 from fairlead.engine.purging import PurgeCount
 from fairlead.engine.queues import QueueChanges
+from fairlead.engine.scaling import Scaling
 from fairlead.engine.scheduling import Put
 from fairlead.engine.searching import Found
 from fairlead.engine.stats import Stats
@@ -160,6 +162,10 @@ class Facade(Protocol):
     ) -> Found: ...
 
     async def stats(self) -> Stats: ...
+
+    async def autoscale(
+        self, queue: str | None = None, *, within: Span = WITHIN, capacity: int | None = None
+    ) -> Scaling: ...
 
     @property
     def schedules(self) -> ScheduleFacade: ...
