@@ -23,6 +23,7 @@ from fairlead.core.scaling import WITHIN
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
+from fairlead.engine import tracing
 from fairlead.engine.clock import Clock, SystemClock
 from fairlead.engine.engine import Submitted
 from fairlead.engine.scaling import Scaling
@@ -79,12 +80,26 @@ class RemoteEngine:
 
     async def submit(self, submission: Submission) -> Submitted:
         """Store a task; it is durable when this returns."""
+        if not tracing.active():
+            return await self._submit(submission)
+        with tracing.submitting([submission]) as ((traced,), span):
+            submitted = await self._submit(traced)
+            tracing.tell_submitted(span, [submitted.task.id])
+            return submitted
+
+    async def _submit(self, submission: Submission) -> Submitted:
         body = _body(submission)
         created = await self._ask("POST", "/api/v1/tasks", TaskCreated, body=body, subject=submission.queue)
         return Submitted(submitted_task(created, submission), existing=created.existing)
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
+        if not tracing.active():
+            return await self._submit_many(submissions)
+        with tracing.submitting(submissions) as (traced, _):
+            return await self._submit_many(traced)
+
+    async def _submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         answers: list[Submitted | FairleadError] = []
         for batch in _batches(submissions):
             body = b'{"tasks":[%b]}' % b",".join(encoded for _, encoded in batch)

@@ -149,7 +149,7 @@ class WorkerCalls:
             max_crashes=0,
             tenant=leased.tenant,
             tags=leased.tags,
-            trace=leased.trace_id,
+            trace=leased.traceparent or leased.trace_id,
         )
         status = Status(
             state=State.EXECUTING,

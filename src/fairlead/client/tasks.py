@@ -100,7 +100,7 @@ def task_of(shown: TaskBrief) -> Task:
         idempotency_key=shown.idempotency_key,
         tenant=shown.tenant,
         tags=tuple(shown.tags),
-        trace=shown.trace_id,
+        trace=shown.traceparent or shown.trace_id,
     )
     result = b"null" if whole is None else bytes(whole.result)
     status = Status(

@@ -13,6 +13,11 @@ def is_traceparent(trace: str) -> bool:
     return _TRACEPARENT.fullmatch(trace) is not None
 
 
+def traceparent_in(trace: str | None) -> str | None:
+    """The traceparent, if this is one."""
+    return trace if trace is not None and is_traceparent(trace) else None
+
+
 def trace_id_of(trace: str | None) -> str | None:
     """The id of the trace in a traceparent; any other text is an id of the submitter's own."""
     if trace is None:

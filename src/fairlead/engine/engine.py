@@ -17,6 +17,7 @@ from fairlead.core.scaling import WITHIN, advise
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Priority, Task
+from fairlead.engine import tracing
 from fairlead.engine.book import QueueBook
 from fairlead.engine.clock import Clock, FollowingClock, SystemClock
 from fairlead.engine.feeding import Publisher
@@ -156,6 +157,14 @@ class Engine:
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
+        if not tracing.active():
+            return await self._submit(submissions)
+        with tracing.submitting(submissions) as (traced, span):
+            answers = await self._submit(traced)
+            tracing.tell_submitted(span, [answer.task.id for answer in answers if isinstance(answer, Submitted)])
+            return answers
+
+    async def _submit(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         if self.book.stale:
             await self.book.refresh()
         now = self.clock.now()
@@ -368,7 +377,7 @@ class Engine:
         (task,) = await self.store.get([holder])
         if task is not None:
             return Submitted(task, existing=True)
-        (answer,) = await self.submit_many([submission])
+        (answer,) = await self._submit([submission])
         return answer
 
     async def _request(self, task_id: TaskId, request: Request) -> Task:

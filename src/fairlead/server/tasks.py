@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from fairlead.core.task import State
 from fairlead.server.endpoint import Answer, Call, Empty, Endpoint
+from fairlead.server.intake import traceparent_of
 from fairlead.server.listing import ListQuery, TaskPage, page
 from fairlead.server.principal import Role
 from fairlead.server.tenancy import check_holder, check_seen, seen_task_id, task_id_of, tenant_of
@@ -51,7 +52,7 @@ async def submit(call: Call[Empty, SubmitRequest]) -> Answer:
     With an `idempotency_key` that is known, the first task that it named is answered, with status 200.
     """
     hub, request = call.hub, call.body
-    submission = submission_of(request, tenant_of(call.principal, request.tenant))
+    submission = submission_of(request, tenant_of(call.principal, request.tenant), traceparent_of(call.scope))
     counted = await hub.depths.ready()
     submitted = await hub.engine.submit(submission)
     task = submitted.task

@@ -72,7 +72,8 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tags: Names = ()
     """Words to find it by."""
     trace_id: Text | None = None
-    """The W3C traceparent of the submit."""
+    """The trace that it belongs to: a W3C traceparent, or an id of your own. Without it, the traceparent of the request
+    counts, if there is one in the header of that name."""
 
 
 class TaskCreated(Struct, frozen=True, kw_only=True):
@@ -117,8 +118,8 @@ class BatchAnswer(Struct, frozen=True, kw_only=True):
     rejected: int
 
 
-def submission_of(request: SubmitRequest, tenant: str | None) -> Submission:
-    """What a request asks of the engine, on behalf of this tenant."""
+def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str | None = None) -> Submission:
+    """What a request asks of the engine, on behalf of this tenant; and in this trace, unless it says otherwise."""
     if request.run_at is not None and request.delay_seconds is not None:
         raise InvalidTask(
             "delay", "run_at and delay_seconds are both given; a task is due at one moment, so give only one"
@@ -138,7 +139,7 @@ def submission_of(request: SubmitRequest, tenant: str | None) -> Submission:
         idempotency_key=request.idempotency_key,
         tenant=tenant,
         tags=request.tags,
-        trace=request.trace_id,
+        trace=request.trace_id or traceparent,
     )
 
 

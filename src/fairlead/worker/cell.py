@@ -28,6 +28,7 @@ from fairlead.worker.context import TaskContext, enter
 from fairlead.worker.handlers import Handler
 from fairlead.worker.isolation import OUT_OF_MEMORY, Job, Raised, Reported, Returned, Setup, frame
 from fairlead.worker.logs import start_logging
+from fairlead.worker.tracing import adopt
 
 _MAIN: Final = "__fairlead_main__"
 """The worker's main module is run under this name, so that its `if __name__ == "__main__"` does not start a worker."""
@@ -78,6 +79,7 @@ class Cell:
     def _call(self, handler: Handler, job: Job) -> Any:
         arguments = handler.signature.decode(job.task.spec.parameters)
         enter(TaskContext(job.task, self._report))
+        adopt(job.trace)
         if handler.is_async:
             return asyncio.run(handler.function(**arguments))
         return handler.function(**arguments)

@@ -22,6 +22,7 @@ from fairlead.core.events import Failed
 from fairlead.core.task import Task
 from fairlead.worker.handlers import Handler
 from fairlead.worker.logs import LogSetup, log_handler
+from fairlead.worker.tracing import carried
 
 _HEADER: Final = 4
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -48,6 +49,8 @@ class Job(Struct, frozen=True):
     task_type: str
     task: Task
     memory_limit: int | None
+    trace: str | None = None
+    """What leads to the span of the attempt."""
 
 
 class Returned(Struct, frozen=True, tag=True):
@@ -111,7 +114,7 @@ class Cells:
         module, name = location(handler)
         cell = self._idle.pop() if self._idle else await _Cell.start()
         try:
-            result = await cell.run(Job(module, name, handler.type, task, handler.memory_limit), report)
+            result = await cell.run(Job(module, name, handler.type, task, handler.memory_limit, carried()), report)
         except HandlerRaised:
             self._idle.append(cell)
             raise

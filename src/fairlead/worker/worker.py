@@ -26,6 +26,7 @@ from fairlead.worker.keeper import Keeper
 from fairlead.worker.outage import Outage
 from fairlead.worker.source import Source
 from fairlead.worker.threads import Threads
+from fairlead.worker.tracing import Traces
 
 if TYPE_CHECKING:
     from fairlead.engine.metrics import Metrics
@@ -85,6 +86,7 @@ class Worker:
         self._reports: dict[TaskId, Beat] = {}
         self._outcomes: list[Settlement] = []
         self._settling = False
+        self._traces = Traces()
         self._leaving = asyncio.Event()
         self._leaving_now = asyncio.Event()
         self._beat_failed: Callable[[int], None] = lambda count: None
@@ -187,7 +189,9 @@ class Worker:
 
     async def _live(self, attempt: Attempt) -> None:
         """One attempt, until there is something to say of it."""
+        self._traces.begin(attempt.task)
         outcome = await attempt.run()
+        self._traces.end(attempt.task, outcome)
         if self._attempts.get(attempt.task.id) is attempt:
             del self._attempts[attempt.task.id]
             self._reports.pop(attempt.task.id, None)
@@ -229,11 +233,13 @@ class Worker:
                 # Not an outage but an outcome that cannot be stored: its lease will end, and the task be tried again.
                 log.exception("task %s: its outcome cannot be settled", batch[0].task.id)
                 self._keeper.drop([batch[0].task])
+                self._traces.settled(batch[0].task, None, None)
             else:
                 for settlement in batch:
                     await self._settle_batch([settlement])
             return
-        for answer in answers:
+        for said, answer in zip(batch, answers, strict=True):
+            self._traces.settled(said.task, said.outcome, answer)
             if isinstance(answer, LeaseLost):
                 log.warning("task %s: its lease was lost before it was settled; its outcome is dropped", answer.task_id)
         self._keeper.drop([settlement.task for settlement in batch])
