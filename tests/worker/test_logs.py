@@ -240,4 +240,4 @@ def test_a_log_that_cannot_be_written_stops_nothing(start: Start) -> None:
             raise OSError(28, "No space left on device")
 
     handler.setStream(Full())
-    handler.write("lost\n")
+    handler.write(b"lost\n")

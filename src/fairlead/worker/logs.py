@@ -38,12 +38,18 @@ class LogHandler(logging.StreamHandler):  # type: ignore[type-arg]
         self.setup = setup
         self.setFormatter(JsonFormatter() if setup.as_json else LineFormatter())
 
-    def write(self, lines: str) -> None:
+    def write(self, lines: bytes) -> None:
         """Write lines, each with its end."""
         self.acquire()
         try:
-            self.stream.write(lines)
-            self.stream.flush()
+            # Past the stream's own encoding, if it has one: these are bytes already. Each record was flushed.
+            buffer = getattr(self.stream, "buffer", None)
+            if buffer is None:
+                self.stream.write(lines.decode())
+                self.stream.flush()
+            else:
+                buffer.write(lines)
+                buffer.flush()
         except OSError:
             # As for records: a log that cannot be written must not stop the work.
             pass

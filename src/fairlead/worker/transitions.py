@@ -82,10 +82,34 @@ class TransitionLog(Watcher):
     def moved(self, tasks: Sequence[Task], at: Instant) -> None:
         """Log that tasks have come to their states."""
         least = self._logger.getEffectiveLevel()
-        when = iso(at)
-        lines = [
-            self._line(happening, task, at, when) for task in tasks if LEVELS[happening := _happening_of(task)] >= least
-        ]
+        when, process, informs = iso(at), self._process, least <= logging.INFO
+        lines: list[Line] = []
+        for task in tasks:
+            spec, status = task.spec, task.status
+            # What nearly always happens is put together here: a member of an enum takes its time to be looked up.
+            if status.state is COMPLETED:
+                if informs:
+                    took = (status.ended_at or at) - (status.started_at or at)
+                    lines.append(
+                        Line(
+                            when, "info", process, LOGGER, "task completed", spec.id, spec.type, spec.queue,
+                            _PRIORITIES[status.priority], status.attempts, status.history[-1].worker,
+                            spec.trace and trace_id_of(spec.trace), took / SECOND,
+                        )
+                    )  # fmt: skip
+            elif status.state is EXECUTING and status.lease is not None and not status.cancel_asked:
+                if informs:
+                    lines.append(
+                        Line(
+                            when, "info", process, LOGGER, "task started", spec.id, spec.type, spec.queue,
+                            _PRIORITIES[status.priority], status.attempts, status.lease.worker,
+                            spec.trace and trace_id_of(spec.trace), None, (at - status.ready_at) / SECOND,
+                        )
+                    )  # fmt: skip
+            else:
+                happening = happening_of(task)
+                if LEVELS[happening] >= least:
+                    lines.append(self._line(happening, task, at, when))
         if lines:
             self._write(lines)
 
@@ -118,24 +142,20 @@ class TransitionLog(Watcher):
         )
         if spec.trace is not None:
             line.trace_id = trace_id_of(spec.trace)
-        if happening is _STARTED:
-            line.wait_seconds = (at - status.ready_at) / SECOND
-        elif happening is _COMPLETED:
-            line.duration_seconds = ((status.ended_at or at) - (status.started_at or at)) / SECOND
-        else:
-            line.level = _WORDS[LEVELS[happening]]
-            line.reason = status.reason.value
-            took = _took(happening, task, at)
-            line.duration_seconds = None if took is None else took / SECOND
-            if happening in _WITH_ERROR and status.failure is not None:
-                line.error = f"{status.failure.type}: {status.failure.message}"
+        line.level = _WORDS[LEVELS[happening]]
+        line.reason = status.reason.value
+        took = _took(happening, task, at)
+        line.duration_seconds = None if took is None else took / SECOND
+        if happening in _WITH_ERROR and status.failure is not None:
+            line.error = f"{status.failure.type}: {status.failure.message}"
         return line
 
     def _write(self, lines: list[Line]) -> None:
         if self._handler.setup.as_json:
-            self._handler.write(self._encoder.encode_lines(lines).decode())
+            self._handler.write(self._encoder.encode_lines(lines))
         else:
-            self._handler.write("".join(f"{line_of(line.time, line.level, sentence(line))}\n" for line in lines))
+            text = "".join(f"{line_of(line.time, line.level, sentence(line))}\n" for line in lines)
+            self._handler.write(text.encode())
 
 
 def sentence(line: Line) -> str:
@@ -157,19 +177,7 @@ def sentence(line: Line) -> str:
     return text
 
 
-_STARTED: Final = Happening.STARTED
-_COMPLETED: Final = Happening.COMPLETED
 _MESSAGES: Final = {happening: f"task {happening.replace('_', ' ')}" for happening in Happening}
-
-
-def _happening_of(task: Task) -> Happening:
-    """What happened; what nearly always does comes first."""
-    state = task.status.state
-    if state is COMPLETED:
-        return _COMPLETED
-    if state is EXECUTING and not task.status.cancel_asked:
-        return _STARTED
-    return happening_of(task)
 
 
 def _took(happening: Happening, task: Task, at: Instant) -> Span | None:
