@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,6 +50,12 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     ours.setLevel(own)
 
 
+def flush() -> None:
+    handler = log_handler()
+    assert handler is not None
+    handler.flush()
+
+
 class Logged(Bench):
     """A bench whose engine tells the log."""
 
@@ -60,6 +67,7 @@ class Logged(Bench):
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    flush()
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -123,7 +131,7 @@ async def test_what_is_below_the_level_is_not_said(start: Start) -> None:
     bench = Logged()
     await bench.settle(await bench.executing(), Completed())
     await bench.settle(await bench.executing(), Failed(failure=BOOM))
-    assert stream.getvalue() == ""
+    assert lines(stream) == []
     await bench.settle(await bench.executing(), Failed(failure=BOOM, retriable=False))
     assert [line["message"] for line in lines(stream)] == ["task failed"]
 
@@ -146,6 +154,7 @@ async def test_a_person_reads_sentences(start: Start) -> None:
     task = await bench.executing(trace=TRACEPARENT, max_retries=0)
     bench.clock.advance(SECOND)
     await bench.settle(task, Failed(failure=BOOM))
+    flush()
     *_, last = stream.getvalue().splitlines()
     assert last.endswith(
         f"task {task.id} send_mail dead letter after 1 s, attempt 1 by worker-1, medium, trace {TRACE} "
@@ -187,6 +196,7 @@ async def test_what_a_handler_logs_carries_its_task(crew: Crew, start: Start) ->
 async def test_a_person_sees_the_task_of_a_line_too(crew: Crew, start: Start) -> None:
     stream = start(as_json=False)
     await run_logging(crew)
+    flush()
     said = [line for line in stream.getvalue().splitlines() if " hello (task " in line]
     assert len(said) == 2 and said[0].endswith("_loop, attempt 1)") | said[1].endswith("_loop, attempt 1)")
 
@@ -241,3 +251,27 @@ def test_a_log_that_cannot_be_written_stops_nothing(start: Start) -> None:
 
     handler.setStream(Full())
     handler.write(b"lost\n")
+
+
+async def test_lines_wait_a_moment_for_others_and_are_never_passed_by_a_record(start: Start) -> None:
+    stream = start()
+    handler = log_handler()
+    assert handler is not None
+    handler.write(b'{"message":"first"}\n')
+    handler.write(b'{"message":"second"}\n')
+    assert stream.getvalue() == "", "not written yet"
+    logging.getLogger("application").warning("third")
+    assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["first", "second", "third"]
+    handler.write(b'{"message":"fourth"}\n')
+    async with asyncio.timeout(60):
+        while "fourth" not in stream.getvalue():  # noqa: ASYNC110 - a stream has no event
+            await asyncio.sleep(0.01)
+
+
+async def test_lines_that_wait_are_written_when_logging_ends(start: Start) -> None:
+    stream = start()
+    handler = log_handler()
+    assert handler is not None
+    handler.write(b"last words\n")
+    logging.shutdown([weakref.ref(handler)])
+    assert stream.getvalue() == "last words\n"

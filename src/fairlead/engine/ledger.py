@@ -86,13 +86,13 @@ class Ledger:
         wanted = self.observers or self.publisher.wanted(at)
         if not wanted and not self.watchers:
             return
-        # Mostly all are too young for that, which the oldest of them shows.
-        first = min((line.steps[0].after for order in tables.values() for line in order[0] if line.steps), default=None)
-        if first is None or at - min(task.status.ready_at for task in tasks) < first:
-            return
         for task in tasks:
-            priority, waited = task.status.priority, at - task.status.ready_at
-            treated_as = effective_priority(tables[task.spec.queue][0], priority, waited)
+            status = task.status
+            priority, table = status.priority, tables[task.spec.queue][0]
+            steps = table[priority].steps
+            if not steps or at - status.ready_at < steps[0].after:
+                continue
+            treated_as = effective_priority(table, priority, at - status.ready_at)
             if treated_as < priority:
                 for watcher in self.watchers:
                     watcher.promoted(task, treated_as, at)

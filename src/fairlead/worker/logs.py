@@ -7,6 +7,7 @@ that uses fairlead keeps the logging that it has; what it logs inside a handler 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
@@ -20,6 +21,9 @@ from fairlead.wire.plain import one_line
 from fairlead.worker.context import task_fields
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_DELAY: Final = 0.05
+"""How long lines may wait to be written, in seconds."""
+_MOST_PENDING: Final = 200
 _encode: Final = msgspec.json.Encoder(enc_hook=repr).encode
 
 
@@ -31,27 +35,63 @@ class LogSetup(Struct, frozen=True):
 
 
 class LogHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to stderr. Whole lines can be given to it, too, without a record for each."""
+    """Writes to stderr. Whole lines can be given to it, too, without a record for each.
+
+    On an event loop such lines are written a moment later, with what else has come by then: a write for each would cost
+    more than making them. Records are written at once, after the lines that came before.
+    """
 
     def __init__(self, setup: LogSetup) -> None:
         super().__init__(sys.stderr)
         self.setup = setup
         self.setFormatter(JsonFormatter() if setup.as_json else LineFormatter())
+        self._pending: list[bytes] = []
+        self._due: asyncio.TimerHandle | None = None
 
     def write(self, lines: bytes) -> None:
         """Write lines, each with its end."""
+        self._pending.append(lines)
+        if self._due is not None and len(self._pending) < _MOST_PENDING:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.flush()
+        else:
+            if self._due is not None:
+                self.flush()
+            self._due = loop.call_later(_DELAY, self._write_due)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, after the lines before it."""
+        if self._pending:
+            self._write_pending()
+        super().emit(record)
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        self._write_pending()
+        super().flush()
+
+    def _write_due(self) -> None:
+        self._due = None
+        self.flush()
+
+    def _write_pending(self) -> None:
         self.acquire()
         try:
-            # Past the stream's own encoding, if it has one: these are bytes already. Each record was flushed.
+            pending, self._pending = self._pending, []
+            if not pending:
+                return
+            # Past the stream's own encoding, if it has one: these are bytes already, and each record was flushed.
             buffer = getattr(self.stream, "buffer", None)
             if buffer is None:
-                self.stream.write(lines.decode())
-                self.stream.flush()
+                self.stream.write(b"".join(pending).decode())
             else:
-                buffer.write(lines)
+                buffer.write(b"".join(pending))
                 buffer.flush()
-        except OSError:
-            # As for records: a log that cannot be written must not stop the work.
+        except (OSError, ValueError):
+            # As for records: a log that cannot be written, or is closed, must not stop the work.
             pass
         finally:
             self.release()
