@@ -55,8 +55,12 @@ soak: $(READY) ## The long tests under load and faults
 	$(PYTEST) -m soak --timeout 7200 $(ARGS)
 
 .PHONY: bench
-bench: $(READY) ## Measure fairlead and its peers on this machine
+bench: $(READY) ## Measure fairlead on this machine
 	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: peers
+peers: $(READY) ## Measure fairlead beside its peers, each in an environment of its own under build/peers
+	$(BIN)/python -m bench.peers $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## Check style and formatting

@@ -4,6 +4,7 @@ import importlib as _importlib
 import typing as _typing
 
 from fairlead._version import __version__
+from fairlead.core.circuit import CircuitSettings
 from fairlead.core.errors import (
     FairleadError,
     InvalidSettings,
@@ -22,7 +23,7 @@ from fairlead.core.errors import (
     TaskNotFound,
     WrongState,
 )
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, State
 
@@ -55,6 +56,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Backoff",
+    "CircuitSettings",
     "Fairlead",
     "FairleadError",
     "InvalidSettings",
@@ -66,6 +68,7 @@ __all__ = [
     "QueueFull",
     "Reject",
     "Retry",
+    "RetryRule",
     "Settings",
     "State",
     "StoreError",

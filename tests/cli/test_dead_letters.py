@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from fairlead.core.task import State, Task
@@ -101,7 +104,7 @@ def test_a_replay_by_a_query_is_tried_dry_then_done(folder: Folder) -> None:
 def test_a_canary_waits_to_be_resumed(folder: Folder) -> None:
     stocked(folder)
 
-    shown = folder.quick("dlq", "discard", "-q", "type:send_mail", "--canary", "2", "--json").json
+    shown = folder.quick("dlq", "discard", "-q", "type:send_mail", "--canary", "2", "--yes", "--json").json
     assert (shown["status"], shown["done"]) == ("paused", 2)
     assert states(folder) == {State.DEAD_LETTER: 4}
     (listed,) = folder.quick("operations", "list", "--json").lines
@@ -116,7 +119,7 @@ def test_a_canary_waits_to_be_resumed(folder: Folder) -> None:
 
 def test_one_that_is_left_to_others_is_paused_and_cancelled(folder: Folder) -> None:
     stocked(folder)
-    begun = folder.quick("dlq", "replay", "-q", "type:send_mail", "--detach", "--rate", "60/m", "--json").json
+    begun = folder.quick("dlq", "replay", "-q", "type:send_mail", "--detach", "--rate", "60/m", "--yes", "--json").json
 
     assert (begun["status"], begun["rate"]) == ("pending", 1.0)
     assert folder.quick("operations", "pause", begun["operation_id"], "--json").json["status"] == "paused"
@@ -127,7 +130,7 @@ def test_one_that_is_left_to_others_is_paused_and_cancelled(folder: Folder) -> N
 
 def test_interrupting_it_pauses_it_and_says_so(folder: Folder) -> None:
     stocked(folder)
-    with folder.start("dlq", "replay", "-q", "type:send_mail", "--rate", "1/m") as program:
+    with folder.start("dlq", "replay", "-q", "type:send_mail", "--rate", "1/m", "--yes") as program:
         until(lambda: states(folder).get(State.QUEUED) == 1)
         program.send(signal.SIGINT)
         assert program.wait() == 130
@@ -139,7 +142,7 @@ def test_interrupting_it_pauses_it_and_says_so(folder: Folder) -> None:
 
 def test_a_worker_does_what_was_left_to_it(folder: Folder) -> None:
     stocked(folder)
-    folder.quick("dlq", "discard", "-q", "type:send_mail", "--detach")
+    folder.quick("dlq", "discard", "-q", "type:send_mail", "--detach", "--yes")
 
     with folder.start("worker", "builtin", "--sweep-interval-seconds", "0.05") as program:
         until(lambda: states(folder) == {})
@@ -153,8 +156,72 @@ def test_tasks_are_cancelled_by_a_query(folder: Folder) -> None:
     kept = folder.submit("ham", "--queue", "bulk")
 
     assert folder.quick("cancel", "-q", "type:spam", "--dry-run", "--json").json["count"] == 3
-    assert "done: cancelled 3 of 3" in folder.quick("cancel", "-q", "type:spam").out
+    assert "done: cancelled 3 of 3" in folder.quick("cancel", "-q", "type:spam", "--yes").out
     assert [task.id for task in folder.tasks() if task.state is State.QUEUED] == [kept]
+
+
+class Terminal(io.StringIO):
+    """A person at the keyboard."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("command", "warning"),
+    [
+        (("replay",), "They will be queued again."),
+        (("discard",), "They will be removed, and that cannot be undone."),
+        (("dlq", "replay"), "They will be queued again."),
+        (("dlq", "discard"), "They will be removed, and that cannot be undone."),
+    ],
+)
+def test_a_person_confirms_the_number_of_tasks(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], warning: str
+) -> None:
+    stocked(folder)
+    query = ("-q", "type:send_mail state:dead_letter")
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    refused = folder.quick(*command, *query)
+    assert (refused.code, refused.out) == (1, "nothing was done\n")
+    assert refused.err == (f"6 tasks match type:send_mail state:dead_letter. {warning}\nType 6 to {command[-1]} them: ")
+    assert states(folder) == {State.DEAD_LETTER: 6}
+    monkeypatch.setattr(sys, "stdin", Terminal("6\n"))
+    assert "6 of 6" in folder.quick(*command, *query).out
+    assert State.DEAD_LETTER not in states(folder)
+
+
+def test_a_cancel_by_a_query_is_confirmed_too(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.submit("spam")
+    monkeypatch.setattr(sys, "stdin", Terminal("1\n"))
+    done = folder.quick("cancel", "-q", "type:spam")
+    assert "those that run will be asked to stop.\nType 1 to cancel them: " in done.err
+    assert "done: cancelled 1 of 1" in done.out
+
+
+def test_only_what_was_shown_is_done(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    stocked(folder, 2)
+
+    class Slow(Terminal):
+        def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+            (one, *_) = [task for task in folder.tasks() if task.state is State.DEAD_LETTER]
+            run_inline(folder.engine().discard(one.id))
+            return "2\n"
+
+    monkeypatch.setattr(sys, "stdin", Slow())
+    refused = folder.quick("dlq", "replay", "-q", "type:send_mail")
+    assert refused.code == 1 and "1 tasks match, not 2 as expected" in refused.err
+    assert states(folder) == {State.DEAD_LETTER: 1}
+
+
+def test_a_script_must_say_that_it_means_many(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    stocked(folder)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    for command in (["replay"], ["discard"], ["cancel"], ["dlq", "replay"], ["dlq", "discard"]):
+        ended = folder.quick(*command, "-q", "type:send_mail")
+        assert ended.code == 2 and "nobody is there to ask" in ended.error and "--yes" in ended.error
+    assert states(folder) == {State.DEAD_LETTER: 6}
+    assert "replayed 6 of 6" in folder.quick("replay", "-q", "type:send_mail", "--expect", "6").out
 
 
 def test_what_is_asked_for_wrongly_is_refused(folder: Folder) -> None:
@@ -168,7 +235,7 @@ def test_what_is_asked_for_wrongly_is_refused(folder: Folder) -> None:
     ):
         ended = folder.quick(*arguments)
         assert ended.code == 2 and said in ended.error
-    assert "would cancel everything" in folder.quick("cancel", "-q", "").error
+    assert "would cancel everything" in folder.quick("cancel", "-q", "", "--yes").error
 
 
 def test_single_dead_letters_are_replayed_and_discarded_by_their_ids(folder: Folder) -> None:

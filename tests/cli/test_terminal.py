@@ -60,7 +60,9 @@ def test_every_other_view_can_be_drawn(folder: Folder) -> None:
     bar = on_terminal(folder, "submit", "--from-file", file.name)
     assert "submitting" in bar and "2,000 submitted" in bar
     submitted = ESCAPE.sub("", on_terminal(folder, "submit", "echo", "--delay", "60"))
-    task_id, _, rest = submitted.partition(" ")
+    warning, _, said = submitted.partition("\n")
+    assert "no worker is running" in warning
+    task_id, _, rest = said.partition(" ")
     assert rest == f"is scheduled\nsee it with: fairlead show {task_id}\n"
     assert "submitted  20" in ESCAPE.sub("", on_terminal(folder, "show", task_id))
     assert "echo 2,000" in ESCAPE.sub("", on_terminal(folder, "stats"))

@@ -92,4 +92,5 @@ def test_ctrl_c_while_waiting_for_a_result_is_an_interruption(folder: Folder) ->
         until(lambda: (folder.path / "fairlead.db").exists() and folder.tasks())
         waiting.send(signal.SIGINT)
         assert waiting.wait() == 130
-    assert waiting.lines == ["fairlead: interrupted"]
+    # Before it, it may have said that no worker is running.
+    assert waiting.lines[-1] == "fairlead: interrupted"

@@ -62,7 +62,8 @@ def test_it_runs_tasks_and_sigterm_lets_them_end(folder: Folder) -> None:
         wrong = folder.quick("submit", "double", "number=x", "--wait", *store)
         assert wrong.code == 1 and "ended as failed (rejected): InvalidArguments" in wrong.error
         late = folder.quick("submit", "nobody", "--wait", "--timeout-seconds", "0.01", *store)
-        assert late.code == 1 and "has not ended after 0.01 s; it goes on" in late.error
+        assert late.code == 1 and "has not ended after 0.01 s; it goes on" in late.err
+        assert "no worker of queue default has a handler for the type nobody" in late.err
         task_id = folder.submit("wait_for", "file=go", *store)
         until(lambda: folder.quick("show", task_id, "--json", *store).json["status"] == "executing")
         worker.send(signal.SIGTERM)

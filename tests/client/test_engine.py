@@ -279,3 +279,12 @@ def test_a_url_that_names_no_server_is_refused_without_its_secrets(url: str) -> 
 def test_a_server_has_its_own_journal() -> None:
     with pytest.raises(InvalidSettings, match="its own journal"):
         Fairlead("https://host", journal="postgresql://host/db")
+
+
+async def test_a_server_says_how_its_store_is(port: Port) -> None:
+    app = port.app()
+    diagnosis = await app.diagnose()
+    ours = await port.engine.diagnose()
+    assert (diagnosis.tier, diagnosis.level) == (ours.tier, ours.level)
+    assert [each.what for each in diagnosis.findings] == [each.what for each in ours.findings]
+    assert (await asyncio.to_thread(app.diagnose_sync)).tier == ours.tier

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from fairlead.core.errors import LeaseLost, Reject
+from fairlead.core.errors import LeaseLost, Reject, TaskFailed
 from fairlead.core.events import HandedBack
 from fairlead.core.task import Reason, State, Task
 from fairlead.engine.engine import Settlement
@@ -40,6 +40,20 @@ async def test_handlers_run_and_their_results_come_back(port: Port) -> None:
         handle = await nothing.submit()
         await handle.result(30)
         assert (await port.engine.get(handle.id)).status.result is None
+
+
+async def test_retry_rules_know_what_an_error_derives_from_over_http_too(port: Port) -> None:
+    app = port.app()
+
+    @app.task(retry_rules={OSError: "reject"})
+    async def missing() -> None:
+        raise FileNotFoundError("no such file")
+
+    async with port.hired(app):
+        handle = await missing.submit()
+        with pytest.raises(TaskFailed):
+            await handle.result(30)
+    assert (await port.engine.get(handle.id)).status.reason is Reason.REJECTED_BY_RULE
 
 
 async def test_a_failure_is_retried_and_a_rejection_is_not(port: Port) -> None:

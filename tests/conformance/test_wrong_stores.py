@@ -48,6 +48,7 @@ PLAIN_MISTAKES = [
     wrong_reading.AnswersAlarmsById,
     wrong_reading.MissesAPageBoundary,
     wrong_reading.TalliesKnownTasks,
+    wrong_reading.CountsTheEnd,
     wrong_reading.PutsWhateverIsExpected,
     wrong_feeding.PublishesTheLastFirst,
     wrong_feeding.ReadsTheNewest,

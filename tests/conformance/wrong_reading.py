@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
+from fairlead.core.outlook import BEFORE_ALL, Place
 from fairlead.core.task import Lane, State, Task
 from fairlead.storage.values import (
     Filter,
@@ -16,6 +17,7 @@ from fairlead.storage.values import (
     LaneTally,
     Receipt,
     Record,
+    Stretch,
     Tally,
 )
 from fairlead.testing.steps import contents
@@ -156,6 +158,27 @@ class MissesTheNextAlarm(WrongStore):
         tally = await super().tally()
         alarms = [task.status.ready_at for task in await contents(self) if task.state is State.SCHEDULED]
         return Tally(tally.lanes, min(alarms, default=None))
+
+
+class CountsTheEnd(WrongStore):
+    """Counts the task at the end of a stretch."""
+
+    breaks = "F5"
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        ends = [Place(stretch.end.ready_at, TaskId(f"{stretch.end.id}0")) for stretch in stretches]
+        wider = [replace(stretch, end=end) for stretch, end in zip(stretches, ends, strict=True)]
+        return await super().count(wider)
+
+
+class CountsByTheMomentAlone(WrongStore):
+    """Takes tasks of the same moment for later ones."""
+
+    breaks = "F5"
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        ends = [Place(stretch.end.ready_at, BEFORE_ALL.id) for stretch in stretches]
+        return await super().count([replace(each, end=end) for each, end in zip(stretches, ends, strict=True)])
 
 
 class PutsWhateverIsExpected(WrongStore):

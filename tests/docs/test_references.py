@@ -12,9 +12,10 @@ import pytest
 from msgspec import Struct
 
 from fairlead.core import errors
+from fairlead.core.circuit import CircuitSettings
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND
 from fairlead.core.order import HeadStart, Promote, Strict, Weighted
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.settings import Defaults, PriorityDefaults, Retention, Rules, Settings
 from fairlead.core.task import Priority, State
 from fairlead.sdk.keys import KEYS
@@ -32,6 +33,8 @@ STRUCTS: list[type[Struct]] = [
     Defaults,
     PriorityDefaults,
     Backoff,
+    RetryRule,
+    CircuitSettings,
     Promote,
     Strict,
     HeadStart,

@@ -39,7 +39,7 @@ async def test_a_call_becomes_a_task_with_the_options_of_its_type(app: Fairlead)
     assert (task.spec.type, task.spec.queue, task.status.priority) == ("render", "video", Priority.HIGH)
     assert (task.spec.requires, task.spec.tags, task.spec.tenant) == (("eu", "gpu"), ("a",), "acme")
     assert (task.spec.timeout, task.spec.max_retries, task.spec.max_crashes) == (30 * SECOND, 7, 1)
-    assert (task.spec.trace, task.spec.backoff.initial) == ("00-abc", 5 * SECOND)
+    assert (task.spec.trace, task.spec.backoff) == ("00-abc", Backoff(initial=5 * SECOND))
 
 
 async def test_what_is_not_said_is_what_the_priority_gives(app: Fairlead) -> None:

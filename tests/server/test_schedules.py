@@ -31,6 +31,7 @@ async def test_a_schedule_is_added_and_fires(service: Service) -> None:
         "max_retries": 7,
         "max_crashes": 2,
         "retry_policy": {"initial_seconds": 2.0, "factor": 3.0, "max_seconds": 30.0, "jitter": 0.0},
+        "retry_rules": [{"error": "ValueError", "reject": True}, {"error": "OSError", "max_retries": 9}],
         "queue": "reports",
         "tenant": "acme",
         "tags": ["eu"],

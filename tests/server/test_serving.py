@@ -72,6 +72,9 @@ def is_deaf(address: tuple[str, int]) -> bool:
         socket.create_connection(address, timeout=PATIENCE).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        # It stopped to listen just between: the next look will tell.
+        return False
     return False
 
 

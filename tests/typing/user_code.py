@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import assert_type
 
 from fairlead import Backoff, Fairlead, Reject, Retry, State, TaskHandle, current_task
+from fairlead.core.diagnosis import Level
+from fairlead.core.operation import Operation
+from fairlead.core.task import Task
 
 app = Fairlead("memory://")
 
@@ -52,6 +55,14 @@ async def submit() -> None:
     assert_type(await render.submit_many([render.call(Video("a")), render.call(Video("b"), fast=True)]), Rendered)
     assert_type(shrink.submit_sync(Video("a"), owner="me"), TaskHandle[None])
     assert_type(plain.submit_sync().result_sync(timeout=1), int | None)
+
+
+async def operate() -> None:
+    assert_type((await app.tasks.search("state:failed", limit=5)).tasks, list[Task])
+    assert_type(await app.operations.start("replay", "error:Timeout", rate=50, canary=20), Operation)
+    assert_type(app.operations.preview_sync("discard", "type:x").count, int)
+    assert_type((await app.dead_letters.groups()).total, int)
+    assert_type((await app.diagnose()).level, Level)
 
 
 async def call_directly() -> None:

@@ -23,7 +23,7 @@ from fairlead.core.events import (
 )
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId, slot_of, task_id, tick_of
 from fairlead.core.instant import DAY, HOUR, SECOND, Instant
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRule, with_rules
 from fairlead.core.settings import Retention, Rules
 from fairlead.core.task import Failure, Lease, Priority, Spec, State, Status, Task
 
@@ -98,13 +98,17 @@ backoffs = st.builds(
     ceiling=spans,
     jitter=st.floats(0.0, 1.0),
 )
+retry_rules = st.dictionaries(
+    st.sampled_from(["Timeout", "Boom", "A", "pkg.A"]),
+    st.builds(RetryRule, max_retries=st.none() | st.integers(0, 4), backoff=st.none() | backoffs, reject=st.booleans()),
+)
 rules = st.builds(
     Rules,
     retention=st.builds(Retention, completed=spans, cancelled=spans, failed=spans, dead_letter=spans),
     timeout_growth=st.floats(1.0, 4.0),
     timeout_ceiling=spans,
 )
-failures = st.builds(Failure, type=st.text(max_size=8), message=st.text(max_size=8))
+failures = st.builds(Failure, type=st.text(max_size=8) | st.just("Boom"), message=st.text(max_size=8))
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Completed, st.none() | st.binary(max_size=8)),
     st.builds(Failed, failure=failures, retriable=st.booleans(), after=st.none() | spans),
@@ -128,7 +132,7 @@ def tasks(draw: st.DrawFn, states: st.SearchStrategy[State] | None = None) -> Ta
         timeout=draw(st.integers(1, 2 * DAY)),
         max_retries=draw(st.integers(0, 4)),
         max_crashes=draw(st.integers(0, 4)),
-        backoff=draw(backoffs),
+        backoff=draw(st.builds(with_rules, backoffs, retry_rules)),
         key_until=draw(st.none() | st.integers(NOW, NOW + 2 * DAY)),
     )
     return a_task(

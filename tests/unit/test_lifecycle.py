@@ -25,7 +25,7 @@ from fairlead.core.events import (
 )
 from fairlead.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND
 from fairlead.core.lifecycle import HISTORY_LIMIT, REMOVED, TRANSITIONS, decide, settlement
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.settings import Retention, Rules
 from fairlead.core.task import Entry, Failure, Priority, Progress, Reason, State, Status, Task
 from tests.unit.building import (
@@ -112,9 +112,15 @@ class TestTheTable:
     def test_every_listed_target_can_be_reached(self) -> None:
         reached: set[tuple[State, str, State | None]] = set()
         variants = [*ONE_OF_EACH, *ENDINGS_THAT_ARE_NOT_SUCCESS, Failed(failure=BOOM, after=0)]
+        specs = (
+            a_spec(),
+            a_spec(backoff=Backoff(initial=0)),
+            a_spec(backoff={"*": RetryRule(reject=True)}),
+            a_spec(max_retries=0, max_crashes=0),
+        )
         for state in State:
             for event in variants:
-                for spec in (a_spec(), a_spec(backoff=Backoff(initial=0)), a_spec(max_retries=0, max_crashes=0)):
+                for spec in specs:
                     for asked in (False, True):
                         task = a_task(state, spec=spec, cancel_asked=asked)
                         if (state, event.name) in TRANSITIONS:

@@ -66,6 +66,10 @@ def reject() -> None:
     raise Reject("not this one")
 
 
+def miss_a_file() -> None:
+    raise FileNotFoundError("no such file")
+
+
 def retry() -> int:
     if current_task().attempt == 1:
         raise Retry("once more", after=0)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from fairlead import Reject, Retry, current_task
+from fairlead import Reject, Retry, RetryRule, current_task
 from fairlead.core.task import Reason, State, Task
 from tests.worker import isolated
 from tests.worker.building import Crew, reasons
@@ -166,3 +166,30 @@ async def test_nothing_that_a_handler_raises_harms_the_worker(
     assert in_a_thread.status.failure is not None
     assert on_the_loop.status.failure.type == in_a_thread.status.failure.type
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_a_retry_rule_is_for_what_derives_from_its_error_too(crew: Crew) -> None:
+    async def strict(error: str) -> None:
+        raise {"Retry": Retry, "FileNotFoundError": FileNotFoundError, "KeyError": KeyError}[error]("x")
+
+    crew.handle(strict)
+    rules = {"OSError": RetryRule(reject=True), "LookupError": RetryRule(max_retries=2), "Exception": RetryRule()}
+    async with crew.working():
+        ends = {
+            error: await crew.until_ended(
+                await crew.submit("strict", parameters={"error": error}, max_retries=1, retry_rules=rules)
+            )
+            for error in ("Retry", "FileNotFoundError", "KeyError")
+        }
+    assert {error: (end.status.reason, end.status.attempts) for error, end in ends.items()} == {
+        "Retry": (Reason.RETRIES_USED_UP, 2),
+        "FileNotFoundError": (Reason.REJECTED_BY_RULE, 1),
+        "KeyError": (Reason.RULE_USED_UP, 3),
+    }
+
+
+async def test_an_isolated_handlers_errors_are_known_by_what_they_derive_from(crew: Crew) -> None:
+    crew.handle(isolated.miss_a_file, isolate=True)
+    async with crew.working():
+        task = await crew.submit("miss_a_file", retry_rules={"OSError": RetryRule(reject=True)})
+        assert (await crew.until_ended(task)).status.reason is Reason.REJECTED_BY_RULE

@@ -11,7 +11,7 @@ from fairlead.cli import showing
 from fairlead.cli.operating import BY_QUERY, ByQueryOptions, operate
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached
 from fairlead.cli.output import complain, write, write_json
-from fairlead.core.errors import FairleadError, InvalidTask, StoreError
+from fairlead.core.errors import FairleadError, StoreError
 from fairlead.core.identity import TaskId, parse_task_id
 from fairlead.core.operation import Action
 from fairlead.core.task import Priority, Task
@@ -47,10 +47,17 @@ def replay(
     *ids: Ids,
     priority: PriorityOption = None,
     keep_retries: KeepRetries = False,
+    options: ByQueryOptions = BY_QUERY,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
-    """Queue ended tasks again: dead letters, failed and cancelled ones."""
+    """Queue ended tasks again: dead letters, failed and cancelled ones.
+
+    Some by their ids, or all that a query means. With a query it is an operation, worked on here or by any worker or
+    server that runs; Ctrl-C pauses it.
+    """
     wanted = None if priority is None else Priority.parse(priority)
+    if options.check(ids):
+        return operate(Action.REPLAY, options, common, priority=wanted, reset_retries=not keep_retries)
     return _each(
         ids,
         common,
@@ -59,15 +66,19 @@ def replay(
     )
 
 
-def discard(*ids: Ids, common: CommonWithStore = COMMON_WITH_STORE) -> int:
-    """Remove ended tasks for good."""
+def discard(*ids: Ids, options: ByQueryOptions = BY_QUERY, common: CommonWithStore = COMMON_WITH_STORE) -> int:
+    """Remove ended tasks for good.
+
+    Some by their ids, or all that a query means. With a query it is an operation, worked on here or by any worker or
+    server that runs; Ctrl-C pauses it.
+    """
+    if options.check(ids):
+        return operate(Action.DISCARD, options, common)
     return _each(ids, common, lambda engine, task_id: engine.discard(task_id), lambda task: f"{task.id} discarded")
 
 
 def _each(ids: tuple[str, ...], common: SharedWithStore, request: Request, said: Callable[[Task], str]) -> int:
     """Ask the same of each task; a task that refuses does not keep the others from it."""
-    if not ids:
-        raise InvalidTask("id", "no task is named; give the ids of one or more, as submit or list shows them")
     # One that cannot be an id is a mistake in the command: nothing is done then.
     wanted = [parse_task_id(text) for text in ids]
     done: list[Task] = []

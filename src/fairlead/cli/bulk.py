@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
 from fairlead.cli import showing
+from fairlead.cli.explaining import warn_of
 from fairlead.cli.moments import check_seconds, moment, parse
 from fairlead.cli.options import SharedWithStore, reached
 from fairlead.cli.output import complain, console, write, write_json
@@ -26,6 +27,7 @@ from fairlead.engine.engine import Submitted
 from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
 from fairlead.sdk.definition import template
+from fairlead.wire.retrying import RetryRule, rules_of
 
 BATCH: Final = 1_000
 STDIN: Final = "-"
@@ -43,6 +45,7 @@ class Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     timeout: float | None = None
     max_retries: int | None = None
     max_crashes: int | None = None
+    retry_rules: tuple[RetryRule, ...] | None = None
     delay: float | None = None
     run_at: str | None = None
     idempotency_key: str | None = None
@@ -77,6 +80,8 @@ class Bulk:
         self._options = options
         self._json = as_json
         self._name = name
+        self._types: set[str] = set()
+        """The types that were looked at."""
         self.stored = 0
         self.known = 0
         self.refused = 0
@@ -107,8 +112,16 @@ class Bulk:
                 answers[number] = error
         stored = run_inline(self._engine.submit_many(list(wishes.values())))
         answers |= dict(zip(wishes, stored, strict=True))
+        self._warn(stored)
         for number, _ in lines:
             self._report(number, answers[number])
+
+    def _warn(self, answers: Iterable[Submitted | FairleadError]) -> None:
+        """Say of each type, once, if no live worker could run its tasks."""
+        for answer in answers:
+            if isinstance(answer, Submitted) and answer.task.spec.type not in self._types:
+                self._types.add(answer.task.spec.type)
+                warn_of(run_inline(self._engine.doubts(answer)), as_json=self._json, waits=False)
 
     def _read(self, line: bytes, now: int) -> Submission:
         try:
@@ -124,6 +137,8 @@ class Bulk:
             check_seconds(name, fields.get(name))
         if "run_at" in fields:
             fields["run_at"] = moment(parse("run_at", fields["run_at"], now))
+        if "retry_rules" in fields:
+            fields["retry_rules"] = rules_of(fields["retry_rules"])
         given = dict(self._options)
         # A line that says when it is due says it alone.
         if "delay" in fields or "run_at" in fields:

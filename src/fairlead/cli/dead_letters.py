@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from fairlead.cli import acting, looking, showing
 from fairlead.cli.moments import ago
-from fairlead.cli.operating import BY_QUERY, ByQueryOptions, QueryOption, dead_letters_of, operate
+from fairlead.cli.operating import BY_QUERY, ByQueryOptions, QueryOption, operate
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
 from fairlead.core.instant import Instant
@@ -16,7 +16,7 @@ from fairlead.core.operation import Action
 from fairlead.core.query import EVERYTHING
 from fairlead.core.query_text import parse_query
 from fairlead.core.task import Priority, Task
-from fairlead.engine.dead_letters import Groups
+from fairlead.engine.dead_letters import Groups, dead_letters_of
 from fairlead.engine.inline import run_inline
 from fairlead.wire.dead_letters import groups_shown
 

@@ -15,8 +15,9 @@ from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import WorkerId, parse_task_id
 from fairlead.core.query import Query
 from fairlead.core.query_text import parse_query
-from fairlead.core.task import Priority, State, Task
+from fairlead.core.task import Priority, State
 from fairlead.engine.facade import Facade
+from fairlead.engine.gathering import gather as gather_page
 from fairlead.engine.inline import run_inline
 from fairlead.engine.searching import Found
 from fairlead.storage.values import Filter
@@ -117,15 +118,8 @@ def gather(
     """A whole page of what a query means, however many tasks must be looked at."""
     if not 1 <= limit <= MOST:
         raise InvalidTask("limit", f"--limit {limit} is out of range; use 1 to {MOST:,}")
-    cursor = None if after is None else parse_task_id(after)
-    tasks: list[Task] = []
-    while True:
-        rest = limit - len(tasks)
-        found = run_inline(engine.search(query, within=matching, limit=rest, newest_first=newest_first, after=cursor))
-        tasks += found.tasks
-        cursor = found.cursor
-        if cursor is None or len(tasks) >= limit:
-            return Found(tasks, cursor)
+    place = None if after is None else parse_task_id(after)
+    return run_inline(gather_page(engine, query, matching, limit=limit, after=place, newest_first=newest_first))
 
 
 def stats(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:

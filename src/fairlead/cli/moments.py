@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from fairlead.core.errors import InvalidTask
-from fairlead.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND, Instant, Span, span
+from fairlead.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND, Instant, brief, span
 from fairlead.wire.moments import instant_of
+
+__all__ = ["ago", "brief", "check_seconds", "moment", "parse"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RELATIVE: Final = re.compile(r"([+-])(\d+(?:\.\d+)?)([smhdw])")
@@ -37,17 +39,6 @@ def parse(option: str, text: str, now: Instant) -> Instant:
 def moment(at: Instant) -> datetime:
     """An instant as a datetime."""
     return _EPOCH + timedelta(microseconds=at)
-
-
-def brief(of: Span) -> str:
-    """A span in its largest fitting unit: 850ms, 12s, 5m, 3h, 9d."""
-    size = abs(of)
-    if size < SECOND:
-        return f"{of / 1000:.0f}ms"
-    for unit, length, limit in (("s", SECOND, 2 * MINUTE), ("m", MINUTE, 2 * HOUR), ("h", HOUR, 2 * DAY)):
-        if size < limit:
-            return f"{of / length:.0f}{unit}"
-    return f"{of / DAY:.0f}d"
 
 
 def ago(at: Instant, now: Instant) -> str:

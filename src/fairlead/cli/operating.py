@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import re
-import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, TypeAlias
 
+import msgspec
 from cyclopts import Parameter
 
 from fairlead.cli import showing, tables
@@ -20,12 +18,13 @@ from fairlead.cli.options import SharedWithStore, reached
 from fairlead.cli.output import complain, console, write, write_json
 from fairlead.core.errors import InvalidTask
 from fairlead.core.operation import Action, Operation, Stage
-from fairlead.core.query import Query, term
+from fairlead.core.query import Query
 from fairlead.core.query_text import parse_query
-from fairlead.core.task import Priority, State
+from fairlead.core.task import Priority
 from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
 from fairlead.engine.operations import Wish
+from fairlead.sdk.operations import finish_inline, whoami
 from fairlead.wire.moments import iso
 from fairlead.wire.operations import operation_shown
 
@@ -40,10 +39,13 @@ QueryOption: TypeAlias = Annotated[
 ]
 
 _INTERRUPTED: Final = 130
-_GLANCE: Final = 0.1
-"""How long to wait before looking again at what others do, in seconds."""
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|h))?")
 _PER: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0}
+_WARNING: Final = {
+    Action.REPLAY: "They will be queued again.",
+    Action.DISCARD: "They will be removed, and that cannot be undone.",
+    Action.CANCEL: "Those that wait will not run, and those that run will be asked to stop.",
+}
 _PAST: Final = {Action.REPLAY: "replayed", Action.DISCARD: "discarded", Action.CANCEL: "cancelled"}
 
 
@@ -71,6 +73,7 @@ class ByQuery:
     expect: Annotated[
         int | None, Parameter(help="With a query: do nothing unless it is exactly so many tasks.", metavar="N")
     ] = None
+    yes: Annotated[bool, Parameter(help="With a query: do not ask whether so many are meant.")] = False
     detach: Annotated[bool, Parameter(help="With a query: do not wait; whichever worker or server runs does it.")] = (
         False
     )
@@ -81,18 +84,13 @@ class ByQuery:
             raise InvalidTask("id", "both ids and a query are given; use one of them, or id:… in the query")
         if self.query is None and not ids:
             raise InvalidTask("id", "no task is named; give the ids of one or more, or --query for all that it means")
-        if self.query is None and self != ByQuery():
+        if self.query is None and replace(self, yes=False) != ByQuery():
             raise InvalidTask("query", "--dry-run, --rate and the like are for a query; give --query instead of ids")
         return self.query is not None
 
 
 BY_QUERY: Final = ByQuery()
 ByQueryOptions: TypeAlias = Annotated[ByQuery, Parameter(name="*")]
-
-
-def dead_letters_of(query: Query) -> Query:
-    """A query about dead letters, unless it says which states it is about."""
-    return query if query.names("state") else query.and_(term("state", State.DEAD_LETTER))
 
 
 def operate(
@@ -118,11 +116,18 @@ def operate(
             canary=options.canary,
             priority=priority,
             reset_retries=reset_retries,
-            who=_who(),
+            who=whoami(),
         )
         if options.dry_run:
             _preview(engine, wish, common)
             return 0
+        # Who says how many it must be has seen them.
+        if not options.yes and options.expect is None:
+            confirmed = _confirmed(engine, wish)
+            if confirmed is None:
+                write("nothing was done")
+                return 1
+            wish = confirmed
         operation = run_inline(engine.operations.start(wish))
         if options.detach:
             _report(operation, common)
@@ -130,16 +135,34 @@ def operate(
         return follow(engine, operation, common)
 
 
+def _confirmed(engine: Facade, wish: Wish) -> Wish | None:
+    """The wish for exactly the tasks that a person was shown the number of; None if they are not meant."""
+    if not sys.stdin.isatty():
+        raise InvalidTask(
+            "query",
+            f"{wish.action} by a query may mean many tasks, and nobody is there to ask; look with --dry-run, then say "
+            f"--yes, or --expect with their number",
+        )
+    preview = run_inline(engine.operations.preview(wish))
+    least = "" if preview.exact else "at least "
+    # On stderr: what a script reads from stdout is the answer alone.
+    sys.stderr.write(
+        f"{least}{preview.count:,} tasks match {wish.query}. {_WARNING[wish.action]}\n"
+        f"Type {preview.count} to {wish.action} them: "
+    )
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().replace(",", "") != str(preview.count):
+        return None
+    return msgspec.structs.replace(
+        wish, as_of=preview.as_of, expected=preview.count if preview.exact else wish.expected
+    )
+
+
 def follow(engine: Facade, operation: Operation, common: SharedWithStore) -> int:
     """Work on an operation, or watch who does, until it stops; the exit code. Ctrl-C pauses it."""
     try:
         with _bar(operation, shown=not common.json and sys.stderr.isatty()) as show:
-            while operation.stage.active:
-                before = operation
-                operation = run_inline(engine.operations.step(operation.id))
-                show(operation)
-                if (operation.done, operation.cursor) == (before.done, before.cursor) and operation.stage.active:
-                    time.sleep(_GLANCE)
+            operation = finish_inline(engine.operations, operation, show)
     except KeyboardInterrupt:
         operation = run_inline(engine.operations.pause(operation.id))
         complain(
@@ -207,10 +230,3 @@ def _parse_rate(text: str) -> float:
     if found is None:
         raise InvalidTask("rate", f"--rate {text!r} is not a rate; use a number, or 50/s, 100/m, 1000/h")
     return float(found[1]) / _PER[found[2] or "s"]
-
-
-def _who() -> str:
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError):
-        return socket.gethostname()

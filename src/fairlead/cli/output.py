@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from fairlead.wire.plain import clean, one_line
+from fairlead.wire.plain import clean as clean
+from fairlead.wire.plain import one_line as one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 _GAP: Final = "  "
 _LEAST: Final = 8
@@ -31,6 +33,15 @@ def complain(message: str, *, as_json: bool, pointer: str = "") -> None:
     else:
         where = "".join(f"  {line}\n" for line in clean(pointer).splitlines())
         sys.stderr.write(f"fairlead: {one_line(message)}\n{where}")
+    sys.stderr.flush()
+
+
+def warn(message: str, code: str, *, as_json: bool) -> None:
+    """Say on stderr what may not be as it is meant to be, in one line."""
+    if as_json:
+        sys.stderr.write(msgspec.json.encode({"warning": message, "code": code}).decode() + "\n")
+    else:
+        sys.stderr.write(f"fairlead: warning: {one_line(message)}\n")
     sys.stderr.flush()
 
 
@@ -74,18 +85,23 @@ class Column(Struct, frozen=True):
 
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]]) -> None:
     """A table: fitted to a terminal; always whole elsewhere."""
+    screen = console() if on_terminal() else None
+    for line in table_lines(columns, rows, None if screen is None else screen.width):
+        write_styled(line, screen)
+
+
+def table_lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], width: int | None) -> list[list[Cell]]:
+    """The lines of a table, its header first: fitted to a width, or whole if there is none."""
     header = [Cell(column.title, "bold") for column in columns]
     cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
     lines = [[Cell(one_line(cell.text), cell.style) for cell in line] for line in (header, *cells)]
     widths = [max(len(cell.text) for cell in column) for column in zip(*lines, strict=True)]
-    screen = console() if on_terminal() else None
-    if screen is not None:
-        widths = _fit(columns, widths, screen.width)
-    for line in lines:
-        parts = [
-            _sized(cell, width, column) for cell, width, column in zip(line, widths, columns, strict=True) if width
-        ]
-        write_styled(_joined(parts), screen)
+    if width is not None:
+        widths = _fit(columns, widths, width)
+    return [
+        _joined([_sized(cell, size, column) for cell, size, column in zip(line, widths, columns, strict=True) if size])
+        for line in lines
+    ]
 
 
 def _fit(columns: Sequence[Column], widths: list[int], available: int) -> list[int]:
@@ -128,12 +144,17 @@ def write_styled(parts: Iterable[Cell], screen: Console | None = None) -> None:
     if not on_terminal():
         write("".join(part.text for part in parts))
         return
+    (screen or console()).print(styled(parts), soft_wrap=True)
+
+
+def styled(parts: Iterable[Cell]) -> Text:
+    """One line of text for a rich console."""
     from rich.text import Text
 
     line = Text()
     for part in parts:
         line.append(clean(part.text), style=part.style)
-    (screen or console()).print(line, soft_wrap=True)
+    return line
 
 
 def pretty(document: bytes) -> str:

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from fairlead.cli.circuits import described
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
 from fairlead.cli.ordering import describe, parse_order
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
+from fairlead.core.circuit import CircuitState
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import check_name
 from fairlead.core.instant import SECOND, span
@@ -61,7 +63,8 @@ def show(queue: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None
     with reached(common) as connection:
         engine = connection.inline()
         own = run_inline(engine.queues.get(queue))
-        stats = run_inline(engine.stats()).queues.get(queue)
+        stood, now = run_inline(engine.stats()), engine.clock.now()
+        stats = stood.queues.get(queue)
         paused_types = run_inline(engine.queues.paused_types())
     if common.json:
         write_json(queue_shown(queue, own, stats))
@@ -73,6 +76,9 @@ def show(queue: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None
     held = [] if stats is None else [task_type for task_type in paused_types if stats.types.get(task_type)]
     if held:
         _field("", f"of paused types: {', '.join(held)}", "yellow")
+    for task_type, circuit in sorted(stood.circuits.items()):
+        if circuit.state is not CircuitState.CLOSED and stats is not None and stats.types.get(task_type):
+            _field("", f"circuit of {described(task_type, circuit, now)}", "yellow")
     for label, value in _said(own).items():
         _field(label, value)
 

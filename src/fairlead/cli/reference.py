@@ -29,6 +29,7 @@ _PAGE: Final = """\
 | 130 | interrupted by Ctrl-C |
 
 Answers go to stdout. Errors go to stderr as one line that begins with `fairlead:`; with `--json`, as `{{"error": …}}`.
+Warnings go there too, as `fairlead: warning:` or `{{"warning": …, "code": …}}`, and leave the exit code alone.
 Colours and the progress bar appear on a terminal only, and `NO_COLOR` turns colours off.
 
 {commands}
@@ -43,7 +44,8 @@ Tasks and stats have the fields that they have over HTTP.
 - `submit --wait`: a task with everything, and `existing`.
 - `submit --from-file`: for each line that is not blank, in order, `line`, its number, and either a task and `existing`,
   or `error`.
-- `show`: a task with everything. `list`: a task on each line.
+- `show`: a task with everything. `list`: a task on each line. `watch`: the task on a line whenever it has changed.
+- `explain`: an explanation, with the fields that it has [over HTTP](http.md#explanationshown).
 - `cancel`, `replay`, `discard`: `tasks`, those it was done to, as they stand (after `discard`: as they stood), and
   `errors`, the `task_id` and `error` of the others.
 - `dlq list`: a task on each line. `dlq show`: a task with everything. `dlq groups`: with the fields that they have
@@ -56,6 +58,8 @@ Tasks and stats have the fields that they have over HTTP.
   `completed_last_minute` and `failed_last_minute`; `by_queue`, for each queue by name `priorities`, `states` and
   `types` (how many are ready) and whether it is `paused`; `states`, of all queues; `next_alarm`; `journal_behind`, how
   many changed tasks the journal has yet to learn of; `paused_types`.
+- `top --once`: `at`; `stats`, as above; `workers`, as `workers list` has them; `running_longest` and `newest_errors`,
+  at most 20 tasks each.
 - `queues list`: `queues`, each with the fields that it has [over HTTP](http.md#queueshown), and `paused_types`. `queues
   show` and `set`: the queue. `queues pause`, `resume`: the `queue` or `task_type`, and whether it is `paused`. `queues
   purge`: `queue`, and how many tasks were `scheduled` and `queued`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import Annotated, Any
 
 import msgspec
@@ -10,10 +12,13 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from fairlead.cli import showing
+from fairlead.cli.explaining import warn_of
+from fairlead.cli.following import follow, live
 from fairlead.cli.moments import check_seconds, moment, parse
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached, words
 from fairlead.cli.output import on_terminal, pretty, write, write_json
 from fairlead.core.errors import InvalidTask, TaskFailed
+from fairlead.core.retry import RetryRule
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
 from fairlead.engine.clock import SystemClock
@@ -45,6 +50,14 @@ def submit(
     ] = None,
     timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.", metavar="S")] = None,
     max_retries: Annotated[int | None, Parameter(help="How often a failure is tried again.", metavar="N")] = None,
+    retry_rule: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="How often one kind of error is tried again: TimeoutError=10, or ValueError=reject; may be given more "
+            "than once, and the first that an error goes by counts.",
+            metavar="ERROR=N",
+        ),
+    ] = (),
     requires: Annotated[str | None, Parameter(help="Capabilities that its worker must have.", metavar="A,B")] = None,
     idempotency_key: Annotated[
         str | None, Parameter(help="The same key again gives the task that has it.", metavar="TEXT")
@@ -68,9 +81,9 @@ def submit(
     """Submit a task, or with `--from-file` many.
 
     When this ends, what it says is submitted is durable. A line of a file holds the fields `type`, `parameters`,
-    `priority`, `queue`, `requires`, `timeout`, `max_retries`, `max_crashes`, `delay`, `run_at`, `idempotency_key`,
-    `tenant`, `tags` and `trace`; only `type` must be there. A line that is refused is reported with its number, and
-    the others are stored all the same.
+    `priority`, `queue`, `requires`, `timeout`, `max_retries`, `max_crashes`, `retry_rules`, `delay`, `run_at`,
+    `idempotency_key`, `tenant`, `tags` and `trace`; only `type` must be there. A line that is refused is reported with
+    its number, and the others are stored all the same.
     """
     options = {
         "priority": priority,
@@ -79,6 +92,7 @@ def submit(
         "run_at": None if run_at is None else moment(parse("--run-at", run_at, SystemClock().now())),
         "timeout": check_seconds("--timeout", timeout),
         "max_retries": max_retries,
+        "retry_rules": _rules(retry_rule) or None,
         "requires": words(requires) or None,
         "idempotency_key": idempotency_key,
         "tags": tuple(name for each in tag for name in words(each)) or None,
@@ -99,14 +113,27 @@ def submit(
     return _submit_one(submission, common, wait=wait, seconds=check_seconds("--timeout-seconds", timeout_seconds))
 
 
+def _rules(written: tuple[str, ...]) -> dict[str, RetryRule]:
+    rules: dict[str, RetryRule] = {}
+    for text in written:
+        error, _, said = text.rpartition("=")
+        if not error or not (said == "reject" or said.isdecimal()):
+            raise InvalidTask(
+                "retry_rules", f"--retry-rule {text!r} is not ERROR=N; write TimeoutError=10, or ValueError=reject"
+            )
+        rules[error] = RetryRule(reject=True) if said == "reject" else RetryRule(max_retries=int(said))
+    return rules
+
+
 def _submit_one(submission: Submission, common: SharedWithStore, *, wait: bool, seconds: float | None) -> int:
     with reached(common, create=True) as connection:
         engine = connection.inline()
         submitted = run_inline(engine.submit(submission))
+        warn_of(run_inline(engine.doubts(submitted)), as_json=common.json, waits=wait)
         if not wait:
             _write_submitted(submitted, engine, common)
             return 0
-        task, failed = _wait(submitted, connection, seconds)
+        task, failed = _wait(submitted, connection, seconds, shown=not common.json and sys.stderr.isatty())
     if common.json:
         write_json(showing.with_field(showing.whole(task, engine), existing=submitted.existing))
         return 1 if failed else 0
@@ -128,7 +155,16 @@ def _write_submitted(submitted: Submitted, engine: Facade, common: SharedWithSto
         write(task.id)
 
 
-def _wait(submitted: Submitted, connection: Link, seconds: float | None) -> tuple[Task, TaskFailed | None]:
+def _wait(
+    submitted: Submitted, connection: Link, seconds: float | None, *, shown: bool
+) -> tuple[Task, TaskFailed | None]:
+    if shown:
+        # Its end is noticed here, and its outcome taken below.
+        deadline = float("inf") if seconds is None else time.monotonic() + seconds
+        with live(stderr=True) as viewer:
+            task = follow(connection.inline(), submitted.task.id, viewer, deadline=deadline)
+        if not task.state.ended:
+            raise TimeoutError(f"task {task.id} has not ended after {seconds:g} s; it goes on")
     handle: TaskHandle[Any] = TaskHandle(submitted.task, connection, lambda result: result)
     try:
         handle.result_sync(seconds)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from fairlead.cli.circuits import described
 from fairlead.cli.moments import ago, brief
 from fairlead.cli.output import Cell, Column, on_terminal, pretty, write, write_styled, write_table
+from fairlead.core.circuit import CircuitState
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import Entry, Failure, Priority, State, Task
 from fairlead.engine.stats import Stats
@@ -21,7 +23,7 @@ STYLES: Final = {
     State.DEAD_LETTER: "bold red",
     State.CANCELLED: "dim",
 }
-_URGENT: Final = {Priority.CRITICAL: "bold red", Priority.HIGH: "yellow"}
+URGENT: Final = {Priority.CRITICAL: "bold red", Priority.HIGH: "yellow"}
 _LABEL_WIDTH: Final = 10
 
 
@@ -39,7 +41,7 @@ def write_tasks(tasks: Sequence[Task], now: Instant) -> None:
         [
             task.id,
             Cell(task.state, STYLES[task.state]),
-            Cell(task.status.priority.word, _URGENT.get(task.status.priority, "")),
+            Cell(task.status.priority.word, URGENT.get(task.status.priority, "")),
             task.spec.type,
             task.spec.queue,
             brief(now - task.spec.created_at),
@@ -58,7 +60,7 @@ def write_task(task: Task, now: Instant) -> None:
         write_field("", Cell("cancel was asked", "yellow"))
     write_field("type", Cell(spec.type))
     write_field("queue", Cell(spec.queue))
-    write_field("priority", Cell(status.priority.word, _URGENT.get(status.priority, "")))
+    write_field("priority", Cell(status.priority.word, URGENT.get(status.priority, "")))
     for label, text in _optional_lines(task):
         write_field(label, Cell(text))
     write()
@@ -75,19 +77,28 @@ def write_task(task: Task, now: Instant) -> None:
         _history(status.history)
 
 
-def write_stats(stats: Stats, now: Instant) -> None:
-    """How all queues stand."""
+def summary(stats: Stats, now: Instant) -> Iterator[list[Cell]]:
+    """How all queues stand, in a few lines: the states, the workers, and what is out of the ordinary."""
     counts = [
         Cell(f"{count:,} {state}", STYLES[state] if count else "dim") for state, count in stats.states.items() if count
     ]
-    write_styled([cell for count in counts for cell in (count, Cell("  "))][:-1] or [Cell("no tasks")])
-    write_styled([Cell(_workers(stats), "" if stats.workers.active else "dim")])
+    yield [cell for count in counts for cell in (count, Cell("  "))][:-1] or [Cell("no tasks")]
+    yield [Cell(_workers(stats), "" if stats.workers.active else "dim")]
     if stats.next_alarm is not None:
-        write_styled([Cell(f"next alarm {ago(stats.next_alarm, now)}", "dim")])
+        yield [Cell(f"next alarm {ago(stats.next_alarm, now)}", "dim")]
     if stats.journal_behind:
-        write_styled([Cell(f"the journal has yet to learn of {stats.journal_behind:,}", "dim")])
+        yield [Cell(f"the journal has yet to learn of {stats.journal_behind:,}", "dim")]
     if paused := _paused(stats):
-        write_styled([Cell(paused, "yellow")])
+        yield [Cell(paused, "yellow")]
+    for task_type, circuit in sorted(stats.circuits.items()):
+        if circuit.state is not CircuitState.CLOSED:
+            yield [Cell(f"circuit of {described(task_type, circuit, now)}", "yellow")]
+
+
+def write_stats(stats: Stats, now: Instant) -> None:
+    """How all queues stand."""
+    for said in summary(stats, now):
+        write_styled(said)
     if not stats.queues:
         return
     write()
@@ -103,7 +114,7 @@ def write_stats(stats: Stats, now: Instant) -> None:
             rows.append(
                 [
                     name if first or not on_terminal() else "",
-                    Cell(priority.word, _URGENT.get(priority, "") if line.depth else "dim"),
+                    Cell(priority.word, URGENT.get(priority, "") if line.depth else "dim"),
                     Cell(f"{line.depth:,}", style),
                     Cell(oldest, style),
                     Cell(types, "dim") if first else "",

@@ -20,7 +20,7 @@ from fairlead.engine.presence import WorkerPresence, WorkerState
 from fairlead.wire.fleet import worker_shown, worker_whole
 from fairlead.wire.moments import iso
 
-_STYLES: Final = {WorkerState.ACTIVE: "green", WorkerState.DRAINING: "yellow", WorkerState.DEAD: "red"}
+WORKER_STYLES: Final = {WorkerState.ACTIVE: "green", WorkerState.DRAINING: "yellow", WorkerState.DEAD: "red"}
 
 workers = App(
     name="workers",
@@ -111,7 +111,7 @@ def _asked(worker: WorkerPresence) -> str:
 def _row(worker: WorkerPresence, now: Instant) -> list[Cell | str]:
     return [
         Cell(worker.id, "bold"),
-        Cell(worker.state, _STYLES[worker.state]),
+        Cell(worker.state, WORKER_STYLES[worker.state]),
         f"{worker.running}/{worker.capacity}",
         ",".join(worker.queues),
         ",".join(worker.capabilities) or "-",
@@ -127,7 +127,7 @@ def _write_report(report: WorkerReport, now: Instant) -> None:
     _field("worker", worker.id, "bold")
     if worker.name != worker.id:
         _field("name", worker.name)
-    _field("state", worker.state, _STYLES[worker.state])
+    _field("state", worker.state, WORKER_STYLES[worker.state])
     if report.drain_asked and worker.state is WorkerState.ACTIVE:
         _field("", "asked to drain", "yellow")
     _field("host", f"{worker.host or '-'}{f', process {worker.pid}' if worker.pid else ''}")

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from fairlead.client.circuits import RemoteCircuits
 from fairlead.client.fleet import RemoteFleet
 from fairlead.client.operations import RemoteDeadLetters, RemoteOperations, RemoteSearch
 from fairlead.client.problems import decoded, error_in
@@ -15,7 +16,9 @@ from fairlead.client.queues import RemoteQueues
 from fairlead.client.schedules import RemoteSchedules
 from fairlead.client.tasks import request_of, stats_of, submitted_task, task_of
 from fairlead.client.transport import PATIENCE, Transport
+from fairlead.core.diagnosis import Diagnosis
 from fairlead.core.errors import FairleadError, InvalidSettings
+from fairlead.core.explanation import Cause, Explanation
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Span
 from fairlead.core.query import Query
@@ -31,6 +34,8 @@ from fairlead.engine.searching import Found
 from fairlead.engine.stats import Stats
 from fairlead.storage.values import Filter
 from fairlead.wire.cursors import Order, cursor_after
+from fairlead.wire.doctor import DiagnosisShown, diagnosis_of
+from fairlead.wire.explanations import ExplanationShown, cause_of, explanation_of
 from fairlead.wire.moments import iso
 from fairlead.wire.scaling import Autoscale, scaling_of
 from fairlead.wire.shown import TaskBrief, TaskWhole
@@ -68,6 +73,8 @@ class RemoteEngine:
         self.clock: Clock = SystemClock()
         self.queues = RemoteQueues(transport)
         """What is said of single queues, and of task types that are paused."""
+        self.circuits = RemoteCircuits(transport)
+        """The circuits of task types."""
         self.workers = RemoteFleet(transport)
         """The workers and their tasks."""
         self.schedules = RemoteSchedules(transport)
@@ -90,7 +97,7 @@ class RemoteEngine:
     async def _submit(self, submission: Submission) -> Submitted:
         body = _body(submission)
         created = await self._ask("POST", "/api/v1/tasks", TaskCreated, body=body, subject=submission.queue)
-        return Submitted(submitted_task(created, submission), existing=created.existing)
+        return _submitted(created, submission)
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
@@ -106,8 +113,7 @@ class RemoteEngine:
             answered = await self._ask("POST", "/api/v1/tasks/batch", BatchAnswer, body=body)
             for (submission, _), result in zip(batch, answered.results, strict=True):
                 if isinstance(result.task, TaskCreated):
-                    task = submitted_task(result.task, submission)
-                    answers.append(Submitted(task, existing=result.task.existing))
+                    answers.append(_submitted(result.task, submission))
                 elif isinstance(result.problem, msgspec.UnsetType):
                     raise ValueError(f"the server said nothing of task {result.index} of a batch")
                 else:
@@ -147,6 +153,15 @@ class RemoteEngine:
         query = {"include_history": "true", "wait": f"{wait:.3f}"}
         path = f"/api/v1/tasks/{task_id}"
         return task_of(await self._ask("GET", path, TaskWhole, query=query, subject=task_id, patience=PATIENCE + wait))
+
+    async def explain(self, task_id: TaskId) -> Explanation:
+        """Why a task waits, or ran when it ran."""
+        path = f"/api/v1/tasks/{task_id}/explain"
+        return explanation_of(await self._ask("GET", path, ExplanationShown, subject=task_id))
+
+    async def doubts(self, submitted: Submitted) -> tuple[Cause, ...]:
+        """Why no live worker could run a task that was just submitted, as the server said."""
+        return submitted.doubts
 
     async def find(
         self,
@@ -197,6 +212,10 @@ class RemoteEngine:
             query["capacity"] = str(capacity)
         return scaling_of(await self._ask("GET", "/api/v1/autoscale", Autoscale, query=query))
 
+    async def diagnose(self) -> Diagnosis:
+        """Whether all is as it should be, seen from the server."""
+        return diagnosis_of(await self._ask("GET", "/api/v1/doctor", DiagnosisShown))
+
     async def follow_clock(self) -> None:
         """The server's clock is the one that counts, and it is there."""
 
@@ -217,6 +236,11 @@ class RemoteEngine:
     ) -> T:
         reply = await self._transport.ask(method, path, body, query=query, patience=patience)
         return decoded(reply, kind, self._transport.address, subject)
+
+
+def _submitted(created: TaskCreated, submission: Submission) -> Submitted:
+    doubts = () if isinstance(created.warnings, msgspec.UnsetType) else tuple(map(cause_of, created.warnings))
+    return Submitted(submitted_task(created, submission), existing=created.existing, doubts=doubts)
 
 
 def _body(submission: Submission) -> bytes:

@@ -8,6 +8,7 @@ import msgspec
 
 from fairlead.client.transport import Address, Reply
 from fairlead.core.errors import (
+    CircuitNotFound,
     FairleadError,
     InvalidTask,
     LeaseLost,
@@ -78,6 +79,8 @@ def error_in(problem: Problem, address: Address, subject: str = "") -> FairleadE
             return _made(WorkerNotFound, detail, worker_id=subject)
         case "not-found" if problem.field == "name":
             return _made(ScheduleNotFound, detail, name=subject)
+        case "not-found" if problem.field == "task_type":
+            return _made(CircuitNotFound, detail, task_type=subject)
         case "already-exists":
             return _made(ScheduleExists, detail, name=subject)
         case "not-found" if problem.field == "task_id":

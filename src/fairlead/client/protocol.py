@@ -42,6 +42,8 @@ T = TypeVar("T")
 _ROOM: Final = 8 * 1024 * 1024
 """How many bytes of results go into one request."""
 
+_NAME_LIMIT: Final = 200
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -188,12 +190,12 @@ def _result(task_id: TaskId, lease: LeaseToken, outcome: Outcome) -> Result:
             return Result(
                 task_id=task_id, lease=lease, status="completed", result=Raw(b"null" if result is None else result)
             )
-        case Failed(failure=failure, retriable=retriable, after=after):
+        case Failed(failure=failure, retriable=retriable, after=after, names=names):
             return Result(
                 task_id=task_id,
                 lease=lease,
                 status="failed",
-                error=_error(failure, retriable=retriable),
+                error=_error(failure, retriable=retriable, names=names),
                 retry_after_seconds=None if after is None else seconds(after),
             )
         case TimedOut():
@@ -206,10 +208,14 @@ def _result(task_id: TaskId, lease: LeaseToken, outcome: Outcome) -> Result:
             return Result(task_id=task_id, lease=lease, status="cancelled")
 
 
-def _error(failure: Failure, *, retriable: bool) -> ReportedError:
+def _error(failure: Failure, *, retriable: bool, names: tuple[str, ...] = ()) -> ReportedError:
     storable = failure.storable()
     return ReportedError(
-        type=storable.type, message=storable.message, traceback=storable.traceback, retriable=retriable
+        type=storable.type,
+        message=storable.message,
+        traceback=storable.traceback,
+        retriable=retriable,
+        names=tuple(name.encode(errors="backslashreplace").decode()[-_NAME_LIMIT:] for name in names),
     )
 
 

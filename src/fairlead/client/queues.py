@@ -79,11 +79,11 @@ class RemoteQueues(Asking):
 
     async def pause_type(self, task_type: str) -> None:
         """Have the tasks of a type wait, in whatever queue, until it is resumed; what runs goes on."""
-        await self.ask("POST", f"{_type_path(task_type)}/pause", TypeNoted)
+        await self.ask("POST", f"{type_path(task_type)}/pause", TypeNoted)
 
     async def resume_type(self, task_type: str) -> None:
         """Let the tasks of a paused type be claimed again."""
-        await self.ask("POST", f"{_type_path(task_type)}/resume", TypeNoted)
+        await self.ask("POST", f"{type_path(task_type)}/resume", TypeNoted)
 
     async def purge(self, queue: str, limit: int | None = None) -> PurgeCount:
         """Remove the tasks that wait in a queue, for as many requests as it takes; what runs goes on.
@@ -105,5 +105,6 @@ def _path(queue: str) -> str:
     return f"/api/v1/queues/{check_name('queue', queue)}"
 
 
-def _type_path(task_type: str) -> str:
+def type_path(task_type: str) -> str:
+    """Where a task type is."""
     return f"/api/v1/task-types/{check_name('task_type', task_type)}"

@@ -15,18 +15,19 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import Entry, Failure, Lease, Priority, Progress, Reason, Spec, State, Status, Task
 from fairlead.engine.metering import Throughput
 from fairlead.engine.stats import LineStats, QueueStats, Stats, WorkerStats
+from fairlead.wire.circuits import circuit_of
 from fairlead.wire.history import Transition
 from fairlead.wire.moments import maybe_iso, parse_iso
+from fairlead.wire.retrying import policy_of, rules_shown
 from fairlead.wire.shown import TaskBrief, TaskWhole
 from fairlead.wire.stats import PriorityStanding, QueueStanding, Standing
-from fairlead.wire.tasks import RetryPolicy, SubmitRequest, TaskCreated
+from fairlead.wire.tasks import SubmitRequest, TaskCreated
 
 _CLAIMED = "claimed"
 
 
 def request_of(submission: Submission) -> dict[str, object]:
     """A submission as the API takes it; what is not said is not sent, and filled in by the server."""
-    backoff = submission.backoff
     fields: dict[str, object] = {
         "task_type": submission.type,
         "priority": None if submission.priority is None else submission.priority.word,
@@ -35,14 +36,8 @@ def request_of(submission: Submission) -> dict[str, object]:
         "timeout_seconds": _seconds(submission.timeout),
         "max_retries": submission.max_retries,
         "max_crashes": submission.max_crashes,
-        "retry_policy": None
-        if backoff is None
-        else RetryPolicy(
-            initial_seconds=backoff.initial / 1e6,
-            factor=backoff.factor,
-            max_seconds=backoff.ceiling / 1e6,
-            jitter=backoff.jitter,
-        ),
+        "retry_policy": policy_of(submission.backoff),
+        "retry_rules": rules_shown(submission.retry_rules) or None,
         "run_at": maybe_iso(submission.run_at),
         "delay_seconds": _seconds(submission.delay),
         "idempotency_key": submission.idempotency_key,
@@ -146,6 +141,7 @@ def stats_of(standing: Standing) -> Stats:
         ),
         journal_behind=standing.journal_behind,
         paused_types=tuple(standing.paused_types),
+        circuits={shown.task_type: circuit_of(shown) for shown in standing.circuits},
     )
 
 

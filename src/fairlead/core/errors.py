@@ -11,6 +11,7 @@
     ├── KeyNotFound             no API key has this id or name (also a LookupError)
     ├── WorkerNotFound          no worker has this id (also a LookupError)
     ├── ScheduleNotFound        no schedule has this name (also a LookupError)
+    ├── CircuitNotFound         no circuit is set for this task type (also a LookupError)
     ├── ScheduleExists          a schedule with this name is there already
     ├── OperationNotFound       no operation has this id (also a LookupError)
     ├── OperationRefused        the operation cannot begin, go on or be stopped like this
@@ -131,6 +132,14 @@ class ScheduleNotFound(FairleadError, LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"no schedule {name!r}; `fairlead schedule list` shows the names of those there are")
         self.name = name
+
+
+class CircuitNotFound(FairleadError, LookupError):
+    """No circuit is set for this task type."""
+
+    def __init__(self, task_type: str) -> None:
+        super().__init__(f"task type {task_type!r} has no circuit; `fairlead circuits set` gives it one")
+        self.task_type = task_type
 
 
 class ScheduleExists(FairleadError):

@@ -29,6 +29,8 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
     retriable: bool = True
     after: Span | None = None
     """When to retry, instead of what the backoff says."""
+    names: tuple[str, ...] = ()
+    """What the error goes by beside its type, for retry rules: its name with its module, and those it derives from."""
 
 
 class TimedOut(Struct, frozen=True, tag=True):

@@ -35,3 +35,14 @@ def span(seconds: float) -> Span:
 def seconds(of: Span) -> float:
     """A span as seconds."""
     return of / SECOND
+
+
+def brief(of: Span) -> str:
+    """A span in its largest fitting unit: 850ms, 12s, 5m, 3h, 9d."""
+    size = abs(of)
+    if size < SECOND:
+        return f"{of / 1000:.0f}ms"
+    for unit, length, limit in (("s", SECOND, 2 * MINUTE), ("m", MINUTE, 2 * HOUR), ("h", HOUR, 2 * DAY)):
+        if size < limit:
+            return f"{of / length:.0f}{unit}"
+    return f"{of / DAY:.0f}d"

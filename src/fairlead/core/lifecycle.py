@@ -29,6 +29,7 @@ from fairlead.core.events import (
     TimedOut,
 )
 from fairlead.core.instant import LATEST, Instant, Span
+from fairlead.core.retry import TIMEOUT, RetryRule, backoff_of, rule_for
 from fairlead.core.settings import Rules
 from fairlead.core.task import COMPLETED, EXECUTING, Entry, Failure, Lease, Reason, State, Status, Task
 
@@ -49,7 +50,7 @@ TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
     (State.QUEUED, Purged.name): frozenset({REMOVED}),
     (State.EXECUTING, Completed.name): frozenset({State.COMPLETED}),
     (State.EXECUTING, Failed.name): _HARD_END,
-    (State.EXECUTING, TimedOut.name): _HARD_END - {State.FAILED},
+    (State.EXECUTING, TimedOut.name): _HARD_END,
     (State.EXECUTING, Crashed.name): _HARD_END - {State.FAILED},
     (State.EXECUTING, HandedBack.name): _SOFT_END,
     (State.EXECUTING, CancelConfirmed.name): frozenset({State.CANCELLED}),
@@ -151,15 +152,17 @@ def _failed(task: Task, event: Failed, now: Instant, rules: Rules, luck: float) 
         return _cancelled(task, event, now, rules, event.failure)
     if not event.retriable:
         return _end(task, event, now, rules, State.FAILED, Reason.REJECTED, cause=event.failure)
-    return _retry_or_dead_letter(task, event, now, rules, luck, Reason.FAILED, event.failure, event.after)
+    rule = rule_for(task.spec.backoff, (event.failure.type, *event.names))
+    return _retried(task, event, now, rules, luck, Reason.FAILED, event.failure, rule, event.after)
 
 
 def _timed_out(task: Task, event: TimedOut, now: Instant, rules: Rules, luck: float) -> Status:
     timeout = task.status.timeout
-    failure = Failure(type="Timeout", message=f"the attempt was stopped after its timeout of {timeout / 1e6:g} s")
+    failure = Failure(type=TIMEOUT, message=f"the attempt was stopped after its timeout of {timeout / 1e6:g} s")
     if task.status.cancel_asked:
         return _cancelled(task, event, now, rules, failure)
-    after = _retry_or_dead_letter(task, event, now, rules, luck, Reason.TIMED_OUT, failure)
+    rule = rule_for(task.spec.backoff, (TIMEOUT,))
+    after = _retried(task, event, now, rules, luck, Reason.TIMED_OUT, failure, rule)
     if after.state.ended:
         return after
     return replace(after, timeout=_grown(timeout, rules))
@@ -169,7 +172,7 @@ def _grown(timeout: Span, rules: Rules) -> Span:
     return max(timeout, min(round(timeout * rules.timeout_growth), rules.timeout_ceiling))
 
 
-def _retry_or_dead_letter(
+def _retried(
     task: Task,
     event: Outcome,
     now: Instant,
@@ -177,12 +180,17 @@ def _retry_or_dead_letter(
     luck: float,
     reason: Reason,
     failure: Failure,
+    rule: RetryRule,
     after: Span | None = None,
 ) -> Status:
-    status = task.status
-    if status.retries >= task.spec.max_retries:
-        return _end(task, event, now, rules, State.DEAD_LETTER, Reason.RETRIES_USED_UP, cause=failure)
-    delay = task.spec.backoff.delay(status.retries, luck) if after is None else after
+    """The task is tried again, unless the rule for its error rejects it or its retries are used up."""
+    status, spec = task.status, task.spec
+    if rule.reject:
+        return _end(task, event, now, rules, State.FAILED, Reason.REJECTED_BY_RULE, cause=failure)
+    if status.retries >= (spec.max_retries if rule.max_retries is None else rule.max_retries):
+        used_up = Reason.RETRIES_USED_UP if rule.max_retries is None else Reason.RULE_USED_UP
+        return _end(task, event, now, rules, State.DEAD_LETTER, used_up, cause=failure)
+    delay = backoff_of(spec.backoff, rule).delay(status.retries, luck) if after is None else after
     again = _wait_again(task, event, now, reason, now, delay, failure)
     return replace(again, retries=status.retries + 1)
 
@@ -251,7 +259,7 @@ def _crashed(
     if status.crashes >= task.spec.max_crashes:
         crashed = _end(task, event, now, rules, State.DEAD_LETTER, Reason.CRASH_LOOP, cause=failure)
     else:
-        delay = task.spec.backoff.delay(status.crashes, luck)
+        delay = backoff_of(task.spec.backoff).delay(status.crashes, luck)
         crashed = _wait_again(task, event, now, reason, now, delay, failure)
     return replace(crashed, crashes=status.crashes + 1)
 

@@ -89,6 +89,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     dead_letter_alerts: tuple[tuple[str, int], ...] = ()
     """The same for single types, which goes before it."""
 
+    def alert_at(self, task_type: str) -> int | None:
+        """From how many dead letters of this type on an alert is shown; None for never."""
+        return dict(self.dead_letter_alerts).get(task_type, self.dead_letter_alert)
+
     def __post_init__(self) -> None:
         for name, least in (
             ("lease", MILLISECOND),

@@ -7,10 +7,10 @@ from collections.abc import Collection
 import msgspec
 from msgspec import Struct
 
-from fairlead.core.errors import InvalidTask, PayloadTooLarge
+from fairlead.core.errors import InvalidSettings, InvalidTask, PayloadTooLarge
 from fairlead.core.identity import TaskId, check_name
 from fairlead.core.instant import LATEST, LONGEST, SECOND, Instant, Span
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRules, check_rules, with_rules
 from fairlead.core.settings import Settings
 from fairlead.core.task import QUEUED, Priority, Spec, State, Status, Task
 
@@ -39,6 +39,8 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     tenant: str | None = None
     tags: tuple[str, ...] = ()
     trace: str | None = None
+    retry_rules: RetryRules | None = None
+    """What becomes of it by error, where that differs from what is said above."""
 
 
 def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Settings) -> Task:
@@ -58,7 +60,7 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         timeout=timeout,
         max_retries=defaults.max_retries if submission.max_retries is None else submission.max_retries,
         max_crashes=settings.defaults.max_crashes if submission.max_crashes is None else submission.max_crashes,
-        backoff=submission.backoff or settings.defaults.backoff,
+        backoff=_retry(submission, settings),
         idempotency_key=submission.idempotency_key,
         key_until=now + settings.key_retention if submission.idempotency_key is not None else None,
         tenant=submission.tenant,
@@ -75,6 +77,11 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         alarm=due if later else None,
     )
     return Task(spec, status)
+
+
+def _retry(submission: Submission, settings: Settings) -> Backoff | RetryRules:
+    backoff = submission.backoff or settings.defaults.backoff
+    return backoff if submission.retry_rules is None else with_rules(backoff, submission.retry_rules)
 
 
 def _due(submission: Submission, now: Instant) -> Instant:
@@ -102,6 +109,8 @@ def _check(submission: Submission, settings: Settings) -> None:
         _check_count("max_retries", submission.max_retries)
     if submission.max_crashes is not None:
         _check_count("max_crashes", submission.max_crashes)
+    if submission.retry_rules is not None:
+        _check_rules(submission.retry_rules)
     if submission.idempotency_key is not None:
         _check_text("idempotency_key", submission.idempotency_key)
     if submission.tenant is not None:
@@ -121,6 +130,13 @@ def _check_names(field: str, names: Collection[str]) -> None:
 def _check_count(field: str, count: int) -> None:
     if not 0 <= count <= _RETRIES_LIMIT:
         raise InvalidTask(field, f"{field} {count} is out of range; use 0 to {_RETRIES_LIMIT:,}")
+
+
+def _check_rules(rules: RetryRules) -> None:
+    try:
+        check_rules(rules)
+    except InvalidSettings as error:
+        raise InvalidTask("retry_rules", str(error)) from None
 
 
 def _check_text(field: str, text: str) -> None:

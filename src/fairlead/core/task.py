@@ -15,7 +15,7 @@ from msgspec import Struct
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRules
 
 
 class Priority(enum.IntEnum):
@@ -83,6 +83,7 @@ class Reason(enum.StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     REJECTED = "rejected"
+    REJECTED_BY_RULE = "rejected_by_rule"
     TIMED_OUT = "timed_out"
     WORKER_LOST = "worker_lost"
     CRASHED = "crashed"
@@ -91,6 +92,8 @@ class Reason(enum.StrEnum):
     CANCELLED = "cancelled"
     REPLAYED = "replayed"
     RETRIES_USED_UP = "retries_used_up"
+    RULE_USED_UP = "rule_used_up"
+    """The retries that a rule allows for this error are used up."""
     CRASH_LOOP = "crash_loop"
 
 
@@ -169,7 +172,8 @@ class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     timeout: Span
     max_retries: int
     max_crashes: int
-    backoff: Backoff = Backoff()
+    backoff: Backoff | RetryRules = Backoff()
+    """One for all errors, or rules by error: in one field, so that tasks without rules store nothing for them."""
     idempotency_key: str | None = None
     key_until: Instant | None = None
     """Until when the idempotency key answers with this task."""

@@ -18,6 +18,9 @@ from fairlead.core.order import Table
 from fairlead.core.queue import QueueSettings, effective
 from fairlead.core.settings import Settings
 from fairlead.core.task import Lane
+from fairlead.engine import breakers
+from fairlead.engine.breakers import BELL as BELL
+from fairlead.engine.breakers import Breakers
 from fairlead.engine.clock import Clock
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Record
@@ -26,8 +29,6 @@ KIND: Final = "queue"
 """The kind of record that a queue's settings are."""
 TYPE_KIND: Final = "type"
 """The kind of record that says of a task type that it is paused."""
-BELL: Final = "queues_changed"
-"""The kind, and the name, of the record whose version says whether any of these was changed."""
 
 FRESH: Final[Span] = SECOND
 """How long what was read is used without another look."""
@@ -42,10 +43,11 @@ _decode: Final = msgspec.msgpack.Decoder(QueueSettings).decode
 class QueueBook:
     """The queues as one engine knows them."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
+    def __init__(self, store: Store, settings: Settings, clock: Clock, breakers: Breakers) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
+        self._breakers = breakers
         self._looked_at: Span | None = None
         self._read_at: Span | None = None
         self._rung: int | None = None
@@ -100,8 +102,14 @@ class QueueBook:
         return {queue: bound for queue, bound in bounds.items() if bound is not None}
 
     def withheld(self, lane: Lane) -> bool:
-        """Whether the tasks of a lane wait because someone paused them."""
-        return lane.queue in self.paused or lane.type in self.paused_types
+        """Whether the tasks of a lane wait because someone paused them, or because their type keeps failing."""
+        return lane.queue in self.paused or lane.type in self.paused_types or self._breakers.holds(lane.type)
+
+    @property
+    def excluded_types(self) -> frozenset[str]:
+        """The task types that are paused, or claimed only as probes."""
+        withheld = self._breakers.withheld
+        return self.paused_types | withheld if withheld else self.paused_types
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         """Sleep until there may be work in one of these queues.
@@ -110,7 +118,7 @@ class QueueBook:
         takes no longer than what was read is fresh.
         """
         listening = [queue for queue in queues if queue not in self.paused]
-        if len(listening) < len(queues) or self.paused_types:
+        if len(listening) < len(queues) or self.excluded_types:
             timeout = min(timeout, FRESH / SECOND)
         if listening:
             await self._store.wait(listening, timeout)
@@ -125,6 +133,7 @@ class QueueBook:
             return
         queues = [(record.name, settings_in(record)) for record in await self._store.scan(KIND)]
         types = await self._store.scan(TYPE_KIND)
+        self._breakers.learn(await self._store.scan(breakers.KIND))
         self._effective = {
             name: effective(self._settings, own)
             for name, own in queues

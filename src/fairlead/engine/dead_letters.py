@@ -22,6 +22,11 @@ MOST_GROUPED: Final = 500_000
 """How many dead letters are looked at, the newest first."""
 
 
+def dead_letters_of(query: Query) -> Query:
+    """A query about dead letters, unless it says which states it is about."""
+    return query if query.names("state") else query.and_(DEAD)
+
+
 class ErrorGroup(Struct, frozen=True, kw_only=True):
     """Dead letters of one type whose errors are the same but for what varies."""
 
@@ -104,14 +109,14 @@ class DeadLetters:
             total=total,
             complete=complete,
             types=sorted(
-                (TypeCount(type=kind, count=count, alert_at=self._alert_at(kind)) for kind, count in counts.items()),
+                (
+                    TypeCount(type=kind, count=count, alert_at=self._settings.alert_at(kind))
+                    for kind, count in counts.items()
+                ),
                 key=lambda each: (-each.count, each.type),
             ),
             groups=sorted(groups, key=lambda group: (-group.count, group.type, group.fingerprint)),
         )
-
-    def _alert_at(self, kind: str) -> int | None:
-        return dict(self._settings.dead_letter_alerts).get(kind, self._settings.dead_letter_alert)
 
 
 class _Sum:

@@ -19,6 +19,7 @@ from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Priority, Task
 from fairlead.engine import tracing
 from fairlead.engine.book import QueueBook
+from fairlead.engine.breakers import Breakers
 from fairlead.engine.clock import Clock, FollowingClock, SystemClock
 from fairlead.engine.feeding import Publisher
 from fairlead.engine.identity import Chance, IdMaker, system_chance
@@ -30,12 +31,17 @@ from fairlead.engine.presence import Presence
 from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Added, Beat, Claim, Filter, KeyHeld, Known, Pulse, QueueOrder, Verdict
+from fairlead.storage.values import Added, Beat, Claim, Filter, KeyHeld, Known, Pulse, QueueOrder, Receipt, Verdict
 
 if TYPE_CHECKING:
+    from fairlead.core.diagnosis import Diagnosis
+    from fairlead.core.explanation import Cause, Explanation
     from fairlead.core.query import Query
+    from fairlead.engine.circuits import Circuits
     from fairlead.engine.dead_letters import DeadLetters
+    from fairlead.engine.explaining import Explainer
     from fairlead.engine.fleet import Fleet
+    from fairlead.engine.lookout import Lookout
     from fairlead.engine.operations import Operations
     from fairlead.engine.queues import Queues
     from fairlead.engine.scaling import Scaling
@@ -52,6 +58,8 @@ class Submitted(Struct, frozen=True, gc=False):
     task: Task
     existing: bool = False
     """Whether the task was there before, by its idempotency key."""
+    doubts: tuple[Cause, ...] = ()
+    """Why no live worker could run it, if whoever stored it has said so; `Engine.doubts` looks."""
 
 
 class Engine:
@@ -80,10 +88,19 @@ class Engine:
         self._chance = chance or system_chance()
         self._ids = IdMaker(self._chance)
         self.publisher = Publisher(store, self.clock, inline=not batching)
-        self.book = QueueBook(store, self.settings, self.clock)
+        self._breakers = Breakers(store, self.settings, self.clock, self.publisher, self._ids.token)
+        self.book = QueueBook(store, self.settings, self.clock, self._breakers)
         """The queues as this engine knows them."""
         self._ledger = Ledger(
-            store, self.settings, self.clock, self._chance, observers, self.publisher, self.book, batching=batching
+            store,
+            self.settings,
+            self.clock,
+            self._chance,
+            observers,
+            self.publisher,
+            self.book,
+            self._breakers,
+            batching=batching,
         )
         self.feed = Listener(store, self.clock, self.publisher, self._ids.token)
         """What all processes tell of their tasks and workers."""
@@ -109,6 +126,13 @@ class Engine:
         return Queues(self._ledger)
 
     @functools.cached_property
+    def circuits(self) -> Circuits:
+        """The circuits of task types."""
+        from fairlead.engine.circuits import Circuits
+
+        return Circuits(self._ledger)
+
+    @functools.cached_property
     def schedules(self) -> Schedules:
         """The schedules, and their firing."""
         from fairlead.engine.firing import Firing
@@ -132,6 +156,24 @@ class Engine:
 
         return Operations(self._ledger, Searcher(self.store, batching=self._batching, current=True), self._ids)
 
+    async def diagnose(self) -> Diagnosis:
+        """Whether all is as it should be, and what to do if it is not; changes nothing."""
+        from fairlead.engine.doctor import Doctor
+
+        return await Doctor(self).diagnose()
+
+    @functools.cached_property
+    def _explainer(self) -> Explainer:
+        from fairlead.engine.explaining import Explainer
+
+        return Explainer(self._ledger, self.presence)
+
+    @functools.cached_property
+    def _lookout(self) -> Lookout:
+        from fairlead.engine.lookout import Lookout
+
+        return Lookout(self.presence, self.clock)
+
     @functools.cached_property
     def _searcher(self) -> Searcher:
         from fairlead.engine.searching import Searcher
@@ -144,13 +186,23 @@ class Engine:
 
     def observe(self, observer: Callable[[Occurrence], None]) -> None:
         """Tell one more observer of every occurrence."""
-        self._ledger.observers.append(observer)
+        self._ledger.observers = (*self._ledger.observers, observer)
+
+    def unobserve(self, observer: Observer) -> None:
+        """Tell an observer no more."""
+        self._ledger.observers = tuple(other for other in self._ledger.observers if other != observer)
 
     # Producers
 
     async def submit(self, submission: Submission) -> Submitted:
         """Store a task; it is durable when this returns."""
-        (answer,) = await self.submit_many([submission])
+        if self.book.stale:
+            await self.book.refresh()
+        now, queue = self.clock.now(), submission.queue
+        task = accept(submission, self._ids.task_id(queue, now), now, self.book.settings_of(queue))
+        (receipt,) = await self._ledger.add((task,))
+        answer = await self._submitted(submission, task, receipt)
+        await self._ledger.finish()
         if isinstance(answer, FairleadError):
             raise answer
         return answer
@@ -184,15 +236,22 @@ class Engine:
         receipts = await self._ledger.add(accepted) if accepted else []
         stored: list[Task] = []
         for position, task, receipt in zip(positions, accepted, receipts, strict=True):
-            if isinstance(receipt, (Added, Known)):
+            if isinstance(receipt, Added):
                 stored.append(task)
-            elif isinstance(receipt, KeyHeld):
-                answers[position] = await self._held(submissions[position], receipt.holder)
             else:
-                answers[position] = QueueFull(task.spec.queue, receipt.depth, receipt.bound)
+                answers[position] = await self._submitted(submissions[position], task, receipt)
         self._ledger.tell(stored, now)
         await self._ledger.finish()
         return answers
+
+    async def _submitted(self, submission: Submission, task: Task, receipt: Receipt) -> Submitted | FairleadError:
+        """The answer to a submit whose task was stored, or not."""
+        if isinstance(receipt, (Added, Known)):
+            self._ledger.tell([task], task.spec.created_at)
+            return Submitted(task)
+        if isinstance(receipt, KeyHeld):
+            return await self._held(submission, receipt.holder)
+        return QueueFull(task.spec.queue, receipt.depth, receipt.bound)
 
     async def prepare(self, submission: Submission) -> Task:
         """The task that a submission becomes, not stored yet."""
@@ -219,6 +278,17 @@ class Engine:
         if task is None:
             raise TaskNotFound(task_id)
         return task
+
+    async def explain(self, task_id: TaskId) -> Explanation:
+        """Why a task waits, or ran when it ran; costs O(lanes + workers), however many tasks wait."""
+        return await self._explainer.explain(await self.get(task_id))
+
+    async def doubts(self, submitted: Submitted) -> tuple[Cause, ...]:
+        """Why no live worker could run a task that was just submitted; none if one could, or if that is not known.
+
+        The workers are looked up every few seconds at most, so this is for every submit.
+        """
+        return () if submitted.existing else await self._lookout.doubts(submitted.task)
 
     async def find(
         self,
@@ -260,6 +330,7 @@ class Engine:
             await self.presence.throughput(),
             paused=self.book.paused,
             paused_types=self.book.paused_types,
+            circuits=await self.circuits.all(),
         )
 
     async def autoscale(
@@ -285,30 +356,36 @@ class Engine:
         capabilities: Collection[str] = (),
         types: Collection[str] | None = None,
     ) -> list[Task]:
-        """The best ready tasks for a worker, now executing under leases of their own. What is paused is left out."""
+        """The best ready tasks for a worker, now executing under leases of their own.
+
+        What is paused is left out; of a type that keeps failing, a few are taken as probes when its circuit says so.
+        """
         book = self.book
         if book.stale:
             await book.refresh()
+        if self._breakers.due:
+            await self._breakers.share()
         if book.paused:
             queues = [queue for queue in queues if queue not in book.paused]
             if not queues:
                 return []
         now = self.clock.now()
         tables = {queue: book.settings_of(queue).order.tables(limit, self._chance.random) for queue in queues}
-        tasks = await self.store.claim(
-            Claim(
-                queues=tuple(QueueOrder(queue, tables[queue]) for queue in queues),
-                worker=worker,
-                token=self._ids.token(),
-                now=now,
-                until=now + self.settings.lease,
-                grace=self.settings.grace,
-                limit=limit,
-                capabilities=frozenset(capabilities),
-                types=None if types is None else frozenset(types),
-                excluded_types=book.paused_types,
-            )
+        claim = Claim(
+            queues=tuple(QueueOrder(queue, tables[queue]) for queue in queues),
+            worker=worker,
+            token=self._ids.token(),
+            now=now,
+            until=now + self.settings.lease,
+            grace=self.settings.grace,
+            limit=limit,
+            capabilities=frozenset(capabilities),
+            types=None if types is None else frozenset(types),
+            excluded_types=book.excluded_types,
         )
+        tasks = await self._breakers.probe(claim, book.paused_types) if self._breakers.withheld else []
+        if len(tasks) < limit:
+            tasks += await self.store.claim(replace(claim, limit=limit - len(tasks)) if tasks else claim)
         self._ledger.tell_started(tasks, now, tables)
         await self._ledger.finish()
         return tasks
@@ -353,8 +430,9 @@ class Engine:
         for task, change, verdict in zip(tasks, changes, await self._ledger.apply(changes), strict=True):
             if verdict is Verdict.APPLIED:
                 self._ledger.tell_change(task, change, now)
-                if task.status.lease is not None:
+                if task.status.lease is not None and change.status is not None:
                     lost.append(task)
+                    self._breakers.count(task, change.status)
         await self._ledger.finish()
         if lost:
             await self.workers.note(lost, now)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, Unpack, runtime_checkable
 
+from fairlead.core.circuit import Circuit, CircuitSettings
+from fairlead.core.diagnosis import Diagnosis
 from fairlead.core.errors import FairleadError
+from fairlead.core.explanation import Cause, Explanation
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.operation import Operation
@@ -53,6 +56,26 @@ class QueueFacade(Protocol):
     async def resume_type(self, task_type: str) -> None: ...
 
     async def purge(self, queue: str, limit: int | None = None) -> PurgeCount: ...
+
+
+class CircuitFacade(Protocol):
+    """What people do with circuits: `fairlead.engine.circuits.Circuits`, or the same behind a server."""
+
+    async def all(self) -> dict[str, Circuit]: ...
+
+    async def find(self, task_type: str) -> Circuit | None: ...
+
+    async def get(self, task_type: str) -> Circuit: ...
+
+    async def set(self, task_type: str, settings: CircuitSettings) -> Circuit: ...
+
+    async def declare(self, circuits: Mapping[str, CircuitSettings]) -> None: ...
+
+    async def remove(self, task_type: str) -> Circuit: ...
+
+    async def open(self, task_type: str) -> Circuit: ...
+
+    async def close(self, task_type: str) -> Circuit: ...
 
 
 class ScheduleFacade(Protocol):
@@ -142,6 +165,10 @@ class Facade(Protocol):
 
     async def get(self, task_id: TaskId) -> Task: ...
 
+    async def explain(self, task_id: TaskId) -> Explanation: ...
+
+    async def doubts(self, submitted: Submitted) -> tuple[Cause, ...]: ...
+
     async def find(
         self,
         matching: Filter | None = None,
@@ -167,6 +194,8 @@ class Facade(Protocol):
         self, queue: str | None = None, *, within: Span = WITHIN, capacity: int | None = None
     ) -> Scaling: ...
 
+    async def diagnose(self) -> Diagnosis: ...
+
     @property
     def schedules(self) -> ScheduleFacade: ...
 
@@ -178,6 +207,9 @@ class Facade(Protocol):
 
     @property
     def queues(self) -> QueueFacade: ...
+
+    @property
+    def circuits(self) -> CircuitFacade: ...
 
     @property
     def workers(self) -> WorkerFacade: ...

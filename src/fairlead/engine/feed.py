@@ -1,4 +1,4 @@
-"""What the feed tells: events of tasks, workers and queues, as any process may read them.
+"""What the feed tells: events of tasks, workers, queues and circuits, as any process may read them.
 
 They say what happened and to whom, never what a task carries: no parameters, no results. The `data` of an event is
 what its JSON has, field by field.
@@ -44,6 +44,10 @@ class EventType(enum.StrEnum):
     """Its bound, its order of service or its defaults."""
     TYPE_PAUSED = "task_type.paused"
     TYPE_RESUMED = "task_type.resumed"
+    CIRCUIT_OPENED = "circuit.opened"
+    """So many attempts of a task type failed that its tasks wait."""
+    CIRCUIT_HALF_OPEN = "circuit.half_open"
+    CIRCUIT_CLOSED = "circuit.closed"
     SKIPPED = "feed.skipped"
 
 
@@ -111,6 +115,16 @@ class QueueData(Struct, frozen=True, kw_only=True, omit_defaults=True):
     task_type: str | None = None
 
 
+class CircuitData(Struct, frozen=True, kw_only=True):
+    """The task type whose circuit has turned, and what it was judged by."""
+
+    task_type: str
+    outcomes: int
+    """How many attempts had ended within the window when it opened; 0 once it is closed."""
+    failures: int
+    """How many of them had failed."""
+
+
 class SkippedData(Struct, frozen=True):
     """How many events were dropped, because more happened than one process publishes."""
 
@@ -141,6 +155,14 @@ class QueueEvent(Struct, frozen=True, array_like=True, tag_field="of", tag="queu
     data: QueueData
 
 
+class CircuitEvent(Struct, frozen=True, array_like=True, tag_field="of", tag="circuit"):
+    """The circuit of a task type has turned."""
+
+    type: EventType
+    at: Instant
+    data: CircuitData
+
+
 class SkippedEvent(Struct, frozen=True, array_like=True, tag_field="of", tag="skipped"):
     """Something is missing here."""
 
@@ -149,7 +171,7 @@ class SkippedEvent(Struct, frozen=True, array_like=True, tag_field="of", tag="sk
     data: SkippedData
 
 
-FeedEvent: TypeAlias = TaskEvent | WorkerEvent | QueueEvent | SkippedEvent
+FeedEvent: TypeAlias = TaskEvent | WorkerEvent | QueueEvent | CircuitEvent | SkippedEvent
 
 encode_event: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(FeedEvent).decode

@@ -22,6 +22,7 @@ from fairlead.core.task import Progress
 from fairlead.engine.clock import Clock
 from fairlead.engine.feed import (
     TYPES,
+    CircuitEvent,
     EventType,
     FeedEvent,
     QueueEvent,
@@ -56,7 +57,7 @@ class _Reported(Struct, frozen=True):
     at: Instant
 
 
-_Pending: TypeAlias = Occurrence | WorkerEvent | QueueEvent | _Reported
+_Pending: TypeAlias = Occurrence | WorkerEvent | QueueEvent | CircuitEvent | _Reported
 
 
 class Want(Struct, frozen=True):
@@ -136,8 +137,8 @@ class Publisher:
         if self._tells(EventType.PROGRESS, at):
             self._put(_Reported(task_id, progress, at))
 
-    def tell(self, event: WorkerEvent | QueueEvent) -> None:
-        """Tell of a worker or a queue."""
+    def tell(self, event: WorkerEvent | QueueEvent | CircuitEvent) -> None:
+        """Tell of a worker, a queue or a circuit."""
         if self._tells(event.type, event.at):
             self._put(event)
 
@@ -222,7 +223,7 @@ class Publisher:
         for one in pending:
             if isinstance(one, Occurrence):
                 events.append(task_event(TYPES[one.happening], one.at, one.task))
-            elif isinstance(one, WorkerEvent | QueueEvent):
+            elif isinstance(one, WorkerEvent | QueueEvent | CircuitEvent):
                 events.append(one)
             elif (task := tasks[one.id]) is not None:
                 events.append(task_event(EventType.PROGRESS, one.at, task, one.progress))

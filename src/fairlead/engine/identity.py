@@ -76,7 +76,7 @@ class IdMaker:
     def task_id(self, queue: str, at: Instant) -> TaskId:
         with self._lock:
             self._last = tick = max(tick_of(at), self._last + 1)
-        return task_id(tick, slot_of(queue), self._chance.getrandbits(NOISE_BITS))
+        return task_id(tick, slot_of(queue), int.from_bytes(self._chance.randbytes(_NOISE_BYTES)))
 
     def task_ids(self, queues: Sequence[str], at: Instant) -> list[TaskId]:
         """One id for each of these queues, in their order."""

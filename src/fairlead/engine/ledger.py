@@ -13,6 +13,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.task import Task
 from fairlead.engine.batching import Batcher
 from fairlead.engine.book import QueueBook
+from fairlead.engine.breakers import Breakers
 from fairlead.engine.clock import Clock
 from fairlead.engine.feeding import Publisher
 from fairlead.engine.identity import Chance
@@ -34,16 +35,19 @@ class Ledger:
         observers: Sequence[Observer],
         publisher: Publisher,
         book: QueueBook,
+        breakers: Breakers,
         *,
         batching: bool,
     ) -> None:
         self.store = store
         self.settings = settings
         self.clock = clock
-        self.watchers = [observer for observer in observers if isinstance(observer, Watcher)]
-        self.observers = [observer for observer in observers if not isinstance(observer, Watcher)]
+        self.watchers = tuple(observer for observer in observers if isinstance(observer, Watcher))
+        self.observers = tuple(observer for observer in observers if not isinstance(observer, Watcher))
+        """Replaced, never changed: another thread may be telling them of something."""
         self.publisher = publisher
         self.book = book
+        self.breakers = breakers
         self.meter = Meter()
         self._luck = random.Random(chance.getrandbits(64))  # noqa: S311 - spreads retries, guards nothing
         self.add: Callable[[Sequence[Task]], Awaitable[Sequence[Receipt]]] = self._add
@@ -112,7 +116,12 @@ class Ledger:
         self.publisher(occurrence)
 
     async def finish(self) -> None:
-        """End an operation: what it told is published, unless a task of the event loop will do that."""
+        """End an operation: what it told is published, unless a task of the event loop will do that.
+
+        What was counted for circuits is shared before, now and then.
+        """
+        if self.breakers.due:
+            await self.breakers.share()
         if self.publisher.due:
             await self.publisher.flush()
 

@@ -36,8 +36,8 @@ class _Measured:
 
     def __init__(self, store: Store, tell: Tell) -> None:
         self._store = store
-        for name in (*TIMED, "feed_end", "wait", "time", "close", "upkeep", "find_current"):
-            if (operation := getattr(store, name, None)) is not None:
+        for name in dir(type(store)):
+            if not name.startswith("_") and callable(operation := getattr(store, name)):
                 setattr(self, name, _timed(name, operation, tell) if name in TIMED else operation)
 
     def __getattr__(self, name: str) -> Any:

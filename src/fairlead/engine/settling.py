@@ -30,6 +30,7 @@ async def settle(ledger: Ledger, settlements: Sequence[Settlement]) -> list[Task
     answers: list[Task | None] = [None] * len(settlements)
     outcomes = [_storable(said.outcome, ledger.settings.payload_limit) for said in settlements]
     unsettled = {position: said.task for position, said in enumerate(settlements)}
+    watching = ledger.breakers.watching
     while unsettled:
         changes = [
             ledger.decide(task, outcomes[position], now, Held(task.status.version, _lease(task).token))
@@ -43,6 +44,8 @@ async def settle(ledger: Ledger, settlements: Sequence[Settlement]) -> list[Task
             if verdict is APPLIED:
                 answers[position] = settled = changed(task, change)
                 applied.append(settled)
+                if watching:
+                    ledger.breakers.count(task, settled.status)
             elif verdict is not Verdict.MISSING:
                 unclear[position] = task
         ledger.tell_settled(applied, now)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
+from fairlead.core.circuit import Circuit
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Priority, State
 from fairlead.engine.metering import Throughput
@@ -58,6 +59,10 @@ class Stats(Struct, frozen=True, kw_only=True):
     """How many changed tasks the journal has yet to learn of; None without a journal."""
     paused_types: tuple[str, ...] = ()
     """The task types that are paused, in whatever queue."""
+    circuits: dict[str, Circuit] = {}
+    """The circuits, by task type."""
+    at: Instant = 0
+    """The moment of all this."""
 
 
 def stats_of(
@@ -68,6 +73,7 @@ def stats_of(
     *,
     paused: Collection[str] = (),
     paused_types: Collection[str] = (),
+    circuits: Mapping[str, Circuit] | None = None,
 ) -> Stats:
     """The stats of a tally taken at this moment; a queue that is paused is there even without tasks."""
     queues = {name: _no_tasks(paused=True) for name in sorted(paused)}
@@ -94,6 +100,8 @@ def stats_of(
         throughput=throughput or Throughput(),
         journal_behind=tally.journal_behind,
         paused_types=tuple(sorted(paused_types)),
+        circuits=dict(circuits or {}),
+        at=now,
     )
 
 

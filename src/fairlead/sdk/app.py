@@ -9,18 +9,19 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from fairlead.client.transport import is_remote
+from fairlead.core.circuit import CircuitSettings
 from fairlead.core.errors import InvalidSchedule, InvalidSettings, StoreRefused
 from fairlead.core.identity import WorkerId
 from fairlead.core.settings import Settings
 from fairlead.core.submission import DEFAULT_QUEUE
 from fairlead.engine.observe import Observer
+from fairlead.sdk.circuits import AppCircuits
 from fairlead.sdk.configuration import load
 from fairlead.sdk.connection import Connection, Link
 from fairlead.sdk.cron import CronDecorator, ScheduleOptions, schedule_of
 from fairlead.sdk.definition import CoroutineTask, FunctionTask, Options, TaskDefinition
-from fairlead.sdk.fleet import AppWorkers
 from fairlead.sdk.linking import connect
-from fairlead.sdk.queues import AppQueues
+from fairlead.sdk.operating import Operated
 from fairlead.sdk.rehearsal import Rehearsal
 from fairlead.sdk.schedules import AppSchedules
 from fairlead.worker.handlers import Handler, Handlers
@@ -51,7 +52,7 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> FunctionTask[P, R]: ...
 
 
-class Fairlead:
+class Fairlead(Operated):
     """An app: a store and the task types that run on it."""
 
     def __init__(
@@ -83,21 +84,13 @@ class Fairlead:
         self.handlers = Handlers()
         self.schedules = AppSchedules(self.connection)
         """The schedules: those that `cron` declares, and to add, pause, resume, run and remove them."""
+        self.circuits = AppCircuits(self.connection)
+        """The circuits: those that `task` declares, and to set, open, close and remove them."""
         self._observers = observers
         self._api_key = api_key
         self._connection: Connection | RemoteConnection = connect(
             store, settings, journal=journal, observers=observers, api_key=api_key
         )
-
-    @property
-    def queues(self) -> AppQueues:
-        """The queues: to pause, resume, change and purge."""
-        return AppQueues(self.connection)
-
-    @property
-    def workers(self) -> AppWorkers:
-        """The workers, wherever they run: to look at and to drain."""
-        return AppWorkers(self.connection)
 
     @property
     def store(self) -> str:
@@ -119,6 +112,7 @@ class Fairlead:
         memory_limit: int | None = None,
         retry_on: Iterable[type[Exception]] = (Exception,),
         reject_on: Iterable[type[Exception]] = (),
+        circuit: CircuitSettings | None = None,
         **options: Unpack[Options],
     ) -> TaskDecorator: ...
 
@@ -126,7 +120,8 @@ class Fairlead:
         """Make a function a task type: `@app.task` or `@app.task(priority="high", …)`.
 
         `isolate` runs it in a process of its own, which is killed at its timeout, on cancel, or past `memory_limit`
-        bytes. Errors in `reject_on`, or not in `retry_on`, are not retried.
+        bytes. Errors in `reject_on`, or not in `retry_on`, are not retried. `circuit` has the type's tasks wait for a
+        while when too many fail; it is stored when a worker of the app starts.
         """
         if function:
             return self._define(*function)
@@ -141,6 +136,7 @@ class Fairlead:
         memory_limit: int | None = None,
         retry_on: Iterable[type[Exception]] = (Exception,),
         reject_on: Iterable[type[Exception]] = (),
+        circuit: CircuitSettings | None = None,
         **options: Any,
     ) -> CoroutineTask[..., Any] | FunctionTask[..., Any]:
         handler = Handler(
@@ -154,6 +150,8 @@ class Fairlead:
         if isolate:
             location(handler)
         self.handlers.add(handler)
+        if circuit is not None:
+            self.circuits.declared[handler.type] = circuit
         kind = CoroutineTask if handler.is_async else FunctionTask
         return kind(function, handler, self.connection, options)
 
@@ -218,6 +216,7 @@ class Fairlead:
             identity = worker_id()
             engine = await self._connection.engine()
             await engine.schedules.declare(self.schedules.declared.values())
+            await engine.circuits.declare(self.circuits.declared)
             source = EngineSource(engine, identity, list(queues), frozenset(capabilities), self.handlers.types)
             keeper = self._keeper(self._connection, keeper_process)
         log.info("this is worker %s", identity)
@@ -302,11 +301,16 @@ class Fairlead:
         await self._connection.close()
 
     async def _declare_remotely(self, connection: RemoteConnection) -> None:
-        """Put the declared schedules, if the key may: one for workers only need not."""
+        """Put the declared schedules and circuits, if the key may: one for workers only need not."""
+        engine = await connection.engine()
         try:
-            await (await connection.engine()).schedules.declare(self.schedules.declared.values())
+            await engine.schedules.declare(self.schedules.declared.values())
         except StoreRefused as error:
             log.warning("the schedules %s are not stored: %s", ", ".join(self.schedules.declared), error)
+        try:
+            await engine.circuits.declare(self.circuits.declared)
+        except StoreRefused as error:
+            log.warning("the circuits of %s are not stored: %s", ", ".join(self.circuits.declared), error)
 
     def _keeper(self, connection: Connection, process: bool) -> Keeper:
         if process and not connection.url.startswith("memory:"):

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec import Struct
 
-from fairlead.core.errors import FairleadError, InvalidTask
+from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask
 from fairlead.core.instant import SECOND, Span, span
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRule, RetryRules, check_rules, error_name
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority
 from fairlead.engine.engine import Submitted
 from fairlead.engine.inline import run_inline
 from fairlead.sdk.connection import Link
 from fairlead.sdk.handle import TaskHandle
+from fairlead.sdk.heeding import heed
 from fairlead.sdk.transaction import add_in, add_in_sync
 from fairlead.worker.handlers import Handler
 
@@ -39,6 +41,8 @@ class Options(TypedDict, total=False):
     max_retries: int
     max_crashes: int
     backoff: Backoff
+    retry_rules: Mapping[type[BaseException] | str, RetryRule | Literal["reject"]]
+    """What becomes of a task after single kinds of errors, by type or by name: the first that fits an error counts."""
     delay: float
     """Seconds from now until the task is due."""
     run_at: datetime
@@ -92,22 +96,36 @@ class TaskDefinition(Generic[P, R]):
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Have a worker call the function with these arguments; the task is stored when this returns."""
         submission = self.call(*args, **kwargs).submission
-        return self._handle(await (await self._connect().engine()).submit(submission))
+        engine = await self._connect().engine()
+        submitted = await engine.submit(submission)
+        heed(submitted.task.spec.type, await engine.doubts(submitted))
+        return self._handle(submitted)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit`, from synchronous code."""
         submission = self.call(*args, **kwargs).submission
-        return self._handle(run_inline(self._connect().inline().submit(submission)))
+        engine = self._connect().inline()
+        submitted = run_inline(engine.submit(submission))
+        heed(submitted.task.spec.type, run_inline(engine.doubts(submitted)))
+        return self._handle(submitted)
 
     async def submit_many(self, calls: Iterable[Call]) -> list[TaskHandle[R]]:
         """Submit many calls at once; raises the first refusal, when all others are stored."""
         submissions = [call.submission for call in calls]
-        return self._handles(await (await self._connect().engine()).submit_many(submissions))
+        engine = await self._connect().engine()
+        answers = await engine.submit_many(submissions)
+        for first in _first_stored(answers):
+            heed(first.task.spec.type, await engine.doubts(first))
+        return self._handles(answers)
 
     def submit_many_sync(self, calls: Iterable[Call]) -> list[TaskHandle[R]]:
         """`submit_many`, from synchronous code."""
         submissions = [call.submission for call in calls]
-        return self._handles(run_inline(self._connect().inline().submit_many(submissions)))
+        engine = self._connect().inline()
+        answers = run_inline(engine.submit_many(submissions))
+        for first in _first_stored(answers):
+            heed(first.task.spec.type, run_inline(engine.doubts(first)))
+        return self._handles(answers)
 
     async def submit_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Submit inside the caller's own transaction on PostgreSQL: the task exists if and only if that commits.
@@ -159,6 +177,11 @@ class FunctionTask(TaskDefinition[P, R]):
         return result
 
 
+def _first_stored(answers: Iterable[Submitted | FairleadError]) -> list[Submitted]:
+    """The first task that was stored, which stands for all of them, or none: looking at each would cost too much."""
+    return list(itertools.islice((answer for answer in answers if isinstance(answer, Submitted)), 1))
+
+
 def template(task_type: str, options: Mapping[str, Any]) -> Submission:
     """A submission of this type with these options and no arguments yet."""
     return amended(Submission(type=task_type), options)
@@ -187,6 +210,8 @@ def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
         fields["tags"] = tuple(_several("tags", fields["tags"]))
     if fields.get("run_at") is not None:
         fields["run_at"] = _instant(fields["run_at"])
+    if "retry_rules" in fields:
+        fields["retry_rules"] = _rules(fields["retry_rules"])
     # One moment replaces the other when a task type's option is overridden.
     if "run_at" in fields and "delay" not in fields:
         fields["delay"] = None
@@ -205,6 +230,33 @@ def _several(name: str, values: Iterable[str]) -> Iterable[str]:
     if isinstance(values, str):
         raise InvalidTask(name, f"{name} {values!r} is one word; write {{{values!r}}}")
     return values
+
+
+def _rules(written: Mapping[type[BaseException] | str, RetryRule | str] | None) -> RetryRules | None:
+    rules: RetryRules = {}
+    if written is not None and not isinstance(written, Mapping):
+        raise InvalidTask("retry_rules", f"retry_rules {written!r} is no mapping of errors to rules; write a dict")
+    for error, said in (written or {}).items():
+        name = _error(error)
+        if said == "reject":
+            rules[name] = RetryRule(reject=True)
+        elif isinstance(said, RetryRule):
+            rules[name] = said
+        else:
+            raise InvalidTask("retry_rules", f"the retry rule for {name!r} is {said!r}; use a RetryRule, or 'reject'")
+    try:
+        check_rules(rules)
+    except InvalidSettings as error:
+        raise InvalidTask("retry_rules", str(error)) from None
+    return rules or None
+
+
+def _error(written: object) -> str:
+    if isinstance(written, str):
+        return written
+    if isinstance(written, type) and issubclass(written, BaseException):
+        return error_name(written)
+    raise InvalidTask("retry_rules", f"a retry rule is for {written!r}; use an exception's type, or its name")
 
 
 def _instant(moment: datetime) -> int:

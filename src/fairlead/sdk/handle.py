@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from fairlead.core.errors import TaskFailed
+from fairlead.core.explanation import Explanation
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Failure, State, Task
 from fairlead.engine.facade import Facade, Patient
@@ -73,6 +74,10 @@ class TaskHandle(Generic[R]):
             await asyncio.sleep(pause)
         return self._result()
 
+    async def explain(self) -> Explanation:
+        """Why the task waits, who could take it and when, or why it ran when it ran."""
+        return await (await self._connection.engine()).explain(self.id)
+
     async def cancel(self) -> State:
         """Cancel the task if it waits; ask its worker to stop it if it runs."""
         self._task = await (await self._connection.engine()).cancel(self.id)
@@ -92,6 +97,10 @@ class TaskHandle(Generic[R]):
                 break
             time.sleep(pause)
         return self._result()
+
+    def explain_sync(self) -> Explanation:
+        """`explain`, from synchronous code."""
+        return run_inline(self._connection.inline().explain(self.id))
 
     def cancel_sync(self) -> State:
         """`cancel`, from synchronous code."""

@@ -14,7 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fairlead.core.errors import FairleadError
 from fairlead.server import (
     batch,
+    circuits,
     dead_letters,
+    doctor,
     events,
     fleet,
     health,
@@ -29,9 +31,10 @@ from fairlead.server import (
     workers,
 )
 from fairlead.server.bodies import Decoder, Disconnected
+from fairlead.server.direct import direct_of
 from fairlead.server.documents import Documents
 from fairlead.server.endpoint import Answer, Call, Endpoint
-from fairlead.server.headers import SafeHeaders
+from fairlead.server.headers import SafeHeaders, head_of
 from fairlead.server.hub import Hub
 from fairlead.server.queries import parse_query
 from fairlead.server.refusals import Refusal, refusal_of
@@ -47,9 +50,11 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = Documents(
         *operations.ENDPOINTS,
         *schedules.ENDPOINTS,
         *queues.ENDPOINTS,
+        *circuits.ENDPOINTS,
         *fleet.ENDPOINTS,
         *stats.ENDPOINTS,
         *scaling.ENDPOINTS,
+        *doctor.ENDPOINTS,
         *health.ENDPOINTS,
         *metrics.ENDPOINTS,
         *workers.ENDPOINTS,
@@ -79,7 +84,12 @@ class Application:
 
     def __init__(self, resources: Mapping[str, Resource], sockets: Mapping[str, ASGIApp]) -> None:
         # A path without parameters is found at once; the router, which tries one after the other, knows the rest.
-        self._exact = {path: resource for path, resource in resources.items() if "{" not in path}
+        self._exact = {
+            (method, path): desk
+            for path, resource in resources.items()
+            if "{" not in path
+            for method, desk in resource.desks.items()
+        }
         routes = [
             *(Route(path, resource) for path, resource in resources.items()),
             *(WebSocketRoute(path, socket) for path, socket in sockets.items()),
@@ -87,24 +97,24 @@ class Application:
         self._router = Router(routes, redirect_slashes=False, default=no_such_path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        resource = self._exact.get(scope["path"]) if scope["type"] == "http" else None
-        await (resource or self._router)(scope, receive, send)
+        desk = self._exact.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        await (desk or self._router)(scope, receive, send)
 
 
 class Resource:
     """All methods of one path."""
 
     def __init__(self, hub: Hub, endpoints: Sequence[Endpoint[Any, Any]]) -> None:
-        self._desks = {endpoint.method: Desk(hub, endpoint) for endpoint in endpoints}
-        if "GET" in self._desks:
-            self._desks["HEAD"] = self._desks["GET"]
+        self.desks = {endpoint.method: Desk(hub, endpoint) for endpoint in endpoints}
+        if "GET" in self.desks:
+            self.desks["HEAD"] = self.desks["GET"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        desk = self._desks.get(scope["method"])
+        desk = self.desks.get(scope["method"])
         if desk is not None:
             await desk(scope, receive, send)
             return
-        allowed = ", ".join(self._desks)
+        allowed = ", ".join(self.desks)
         detail = f"{scope['method']} is not allowed on {scope['path']}; use {allowed}"
         await refuse(Refusal("method-not-allowed", detail, headers=(("allow", allowed),)), send)
 
@@ -124,6 +134,7 @@ class Desk:
         self._hub = hub
         self._endpoint = endpoint
         self._limit = endpoint.body_limit or hub.settings.body_limit
+        self._no_query = None if _asks(endpoint.query) else endpoint.query()
         self._decode = Decoder(endpoint.body, optional=endpoint.body_optional) if endpoint.body is not None else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,11 +152,12 @@ class Desk:
             log.exception("%s %s failed", scope["method"], scope["path"])
             await refuse(Refusal("internal", "the server met a fault of its own; its log says which"), send)
             return
-        if isinstance(answer, Answer):
-            body = b"" if answer.body is None else _ENCODE(answer.body)
-            await say(send, answer.status, body, _JSON, answer.headers)
-        else:
+        if not isinstance(answer, Answer):
             await answer(scope, receive, send)
+            return
+        body = b"" if answer.body is None else _ENCODE(answer.body)
+        if answer.headers or self._hub.stopping.is_set() or not say_directly(scope, answer.status, body):
+            await say(send, answer.status, body, _JSON, answer.headers)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer | ASGIApp:
         endpoint, hub = self._endpoint, self._hub
@@ -153,8 +165,21 @@ class Desk:
         body = None
         if self._decode is not None:
             body = await self._decode(await hub.bodies.read(scope, receive, self._limit))
-        query = parse_query(endpoint.query, scope["query_string"])
+        query = self._no_query if not scope["query_string"] else None
+        if query is None:
+            query = parse_query(endpoint.query, scope["query_string"])
         return await endpoint.handler(Call(hub, principal, scope.get("path_params", {}), query, body, scope, receive))
+
+
+def _asks(shape: type[Any]) -> bool:
+    """Whether a query has parameters that must be given."""
+    return any(field.required for field in msgspec.structs.fields(shape))
+
+
+def say_directly(scope: Scope, status: int, body: bytes) -> bool:
+    """Answer with a whole body by the short way, if there is one."""
+    direct = direct_of(scope)
+    return direct is not None and direct.answer(status, head_of(_JSON, scope["scheme"]), body)
 
 
 async def refuse(refusal: Refusal, send: Send) -> None:

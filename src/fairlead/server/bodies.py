@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Receive, Scope
 
+from fairlead.server.direct import direct_of
 from fairlead.server.refusals import Refusal, invalid_value
 
 JSON: Final = b"application/json"
@@ -44,6 +45,14 @@ class Reader:
                     raise _too_large(limit)
             elif name == b"content-type" and value != JSON and not is_json(value):
                 raise _other_media(value)
+        direct = direct_of(scope)
+        if direct is not None and (body := direct.body()) is not None:
+            if len(body) > limit:
+                raise _too_large(limit)
+            return body
+        return await self._receive(receive, limit)
+
+    async def _receive(self, receive: Receive, limit: int) -> bytes:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("bodies are read in the task of their request")

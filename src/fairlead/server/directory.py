@@ -43,6 +43,11 @@ class Directory:
         self.seen_keys = False
         """Whether there ever were any: whoever revokes the last one does not mean to open the door to all."""
 
+    @property
+    def fresh(self) -> bool:
+        """Whether what is known can be used without a thought."""
+        return self._read_at is not None and self._clock.monotonic() - self._read_at < FRESH
+
     async def refresh(self) -> None:
         """Make sure that what is known is not stale."""
         if self._read_at is not None:

@@ -28,6 +28,7 @@ class Endings:
     """Waits for tasks to end, on behalf of any number of callers."""
 
     def __init__(self, engine: Engine, stopping: asyncio.Event) -> None:
+        self._engine = engine
         self._get = Batcher(engine.store.get)
         self._stopping = stopping
         self._waiting: dict[TaskId, set[asyncio.Future[None]]] = {}
@@ -35,7 +36,6 @@ class Endings:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._watch: asyncio.Task[None] | None = None
-        engine.observe(self._hear)
 
     async def wait(self, task_id: TaskId, seconds: float) -> Task:
         """The task when it has ended, the time is up, or the server stops; raises TaskNotFound when it is not there."""
@@ -67,6 +67,7 @@ class Endings:
         self._waiting.setdefault(task_id, set()).add(woken)
         self._count += 1
         if self._watch is None:
+            self._engine.observe(self._hear)
             self._watch = asyncio.get_running_loop().create_task(self._watch_stopping())
 
     def _leave(self, task_id: TaskId, woken: asyncio.Future[None]) -> None:
@@ -76,6 +77,7 @@ class Endings:
         if not waiting:
             del self._waiting[task_id]
         if not self._waiting and self._watch is not None:
+            self._engine.unobserve(self._hear)
             self._watch.cancel()
             self._watch = None
 
@@ -86,7 +88,7 @@ class Endings:
 
     def _hear(self, occurrence: Occurrence) -> None:
         task = occurrence.task
-        if not self._waiting or not (task.state.ended or occurrence.happening is Happening.REMOVED):
+        if not task.state.ended and occurrence.happening is not Happening.REMOVED:
             return
         if threading.get_ident() == self._thread:
             self._wake(task.id)

@@ -23,8 +23,7 @@ class Empty(Struct, frozen=True, forbid_unknown_fields=True):
     """No fields at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[Q, B]):
+class Call(Struct, Generic[Q, B], frozen=True):
     """One request, checked and decoded."""
 
     hub: Hub
@@ -36,8 +35,7 @@ class Call(Generic[Q, B]):
     receive: Receive
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What an endpoint says: a status and a body that becomes JSON."""
 
     body: Struct | Mapping[str, Any] | None = None

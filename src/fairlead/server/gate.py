@@ -69,7 +69,7 @@ class Gate:
         if role is None:
             return NOBODY
         headers = dict(scope["headers"])
-        holder = await self._shown(headers)
+        holder = await self._shown(headers) if b"authorization" in headers else None
         if holder is None:
             session, holder = await self._session(headers)
             if session is not None and scope["method"] not in SAFE_METHODS:
@@ -161,7 +161,8 @@ class Gate:
 
     async def _session(self, headers: Headers) -> tuple[Session | None, Holder | None]:
         """The session in the request's cookie and the holder of its key, if both are still good."""
-        await self._directory.refresh()
+        if not self._directory.fresh:
+            await self._directory.refresh()
         cookie = headers.get(b"cookie")
         if cookie is None or not has_session(cookie) or not self._directory.seen_keys:
             return None, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable
 from typing import Final
 
@@ -28,6 +29,13 @@ _ALL: Final[tuple[tuple[bytes, bytes], ...]] = _ALWAYS + _UNLESS_SAID
 _OVERRIDABLE: Final = frozenset(name for name, _ in _UNLESS_SAID)
 _TLS: Final = (b"strict-transport-security", b"max-age=31536000")
 _CLOSE: Final = (b"connection", b"close")
+
+
+@functools.cache
+def head_of(media_type: bytes, scheme: str) -> bytes:
+    """The headers of an ordinary answer as they are written, each line with its end."""
+    tls = (_TLS,) if scheme == "https" else ()
+    return b"".join(b"%b: %b\r\n" % header for header in ((b"content-type", media_type), *_ALL, *tls))
 
 
 class SafeHeaders:

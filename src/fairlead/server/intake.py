@@ -59,7 +59,8 @@ async def submit_all(
         task = answer.task
         if not answer.existing:
             position = hub.depths.position(task) if counted else None
-            results.append(BatchResult(index=index, status=201, task=created(task, position, existing=False)))
+            shown = created(task, position, existing=False, doubts=await hub.engine.doubts(answer))
+            results.append(BatchResult(index=index, status=201, task=shown))
             continue
         try:
             held = created(check_holder(principal, task), None, existing=True)

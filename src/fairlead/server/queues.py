@@ -81,14 +81,14 @@ async def purge(call: Call[Empty, PurgeRequest]) -> Answer:
 
 async def pause_type(call: Call[Empty, None]) -> Answer:
     """Have the tasks of a type wait, in whatever queue, until it is resumed; what runs goes on."""
-    name = _task_type(call)
+    name = changed_task_type(call)
     await call.hub.engine.queues.pause_type(name)
     return Answer(TypeNoted(task_type=name, paused=True))
 
 
 async def resume_type(call: Call[Empty, None]) -> Answer:
     """Let the tasks of a paused type be claimed again."""
-    name = _task_type(call)
+    name = changed_task_type(call)
     await call.hub.engine.queues.resume_type(name)
     return Answer(TypeNoted(task_type=name, paused=False))
 
@@ -99,17 +99,18 @@ async def _answer(call: Call[Any, Any], name: str, own: QueueSettings) -> Answer
 
 
 def _queue(call: Call[Any, Any]) -> str:
-    return _named(call, "queue")
+    return named(call, "queue")
 
 
 def _changed_queue(call: Call[Any, Any]) -> str:
     check_everybodys(call)
-    return _named(call, "queue")
+    return named(call, "queue")
 
 
-def _task_type(call: Call[Any, Any]) -> str:
+def changed_task_type(call: Call[Any, Any]) -> str:
+    """The task type in the path, of a caller who may change what concerns all tenants."""
     check_everybodys(call)
-    return _named(call, "task_type")
+    return named(call, "task_type")
 
 
 def check_everybodys(call: Call[Any, Any]) -> None:
@@ -119,7 +120,7 @@ def check_everybodys(call: Call[Any, Any]) -> None:
         raise Refusal("forbidden", f"this concerns all tenants, and the key is bound to one; {remedy}", remedy=remedy)
 
 
-def _named(call: Call[Any, Any], what: str) -> str:
+def named(call: Call[Any, Any], what: str) -> str:
     """The name in the path; what cannot be one is the name of nothing."""
     name = call.path[what]
     try:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.core.errors import (
+    CircuitNotFound,
     FairleadError,
     InvalidSettings,
     InvalidTask,
@@ -173,6 +174,8 @@ def refusal_of(error: FairleadError) -> Refusal:
             return Refusal("not-found", detail, field="task_id", remedy=remedy)
         case ScheduleNotFound():
             return Refusal("not-found", detail, field="name", remedy=remedy)
+        case CircuitNotFound():
+            return Refusal("not-found", detail, field="task_type", remedy=remedy)
         case ScheduleExists():
             return Refusal("already-exists", detail, field="name", remedy=remedy)
         case WrongState():

@@ -123,7 +123,7 @@ def outcome_of(said: Result) -> Outcome:
             value = bytes(said.result)
             return Completed(None if value == b"null" else value)
         case "failed":
-            return Failed(failure=failure, retriable=error.retriable, after=after)
+            return Failed(failure=failure, retriable=error.retriable, after=after, names=error.names)
         case "timed_out":
             return TimedOut()
         case "crashed":

@@ -52,10 +52,11 @@ class Depths:
         but the first after a pause, and none waits long.
         """
         age = self._age()
-        if age >= _FRESH:
-            counting = self._count()
-            if age >= _STALE:
-                await asyncio.wait([counting], timeout=_PATIENCE)
+        if age < _FRESH:
+            return True
+        counting = self._count()
+        if age >= _STALE:
+            await asyncio.wait([counting], timeout=_PATIENCE)
         return self._age() < _STALE
 
     def position(self, task: Task) -> int | None:

@@ -12,6 +12,7 @@ from fairlead.server.intake import traceparent_of
 from fairlead.server.listing import ListQuery, TaskPage, page
 from fairlead.server.principal import Role
 from fairlead.server.tenancy import check_holder, check_seen, seen_task_id, task_id_of, tenant_of
+from fairlead.wire.explanations import ExplanationShown, explanation_shown
 from fairlead.wire.shown import TaskWhole, whole
 from fairlead.wire.tasks import SubmitRequest, TaskCreated, created, submission_of
 
@@ -49,7 +50,8 @@ class TaskCancelled(Struct, frozen=True, kw_only=True):
 async def submit(call: Call[Empty, SubmitRequest]) -> Answer:
     """Store a task; it is durable when this is answered.
 
-    With an `idempotency_key` that is known, the first task that it named is answered, with status 200.
+    With an `idempotency_key` that is known, the first task that it named is answered, with status 200. If no live
+    worker could run the task, it is stored all the same and `warnings` says why.
     """
     hub, request = call.hub, call.body
     submission = submission_of(request, tenant_of(call.principal, request.tenant), traceparent_of(call.scope))
@@ -58,7 +60,8 @@ async def submit(call: Call[Empty, SubmitRequest]) -> Answer:
     task = submitted.task
     if submitted.existing:
         return Answer(created(check_holder(call.principal, task), None, existing=True))
-    return Answer(created(task, hub.depths.position(task) if counted else None, existing=False), status=201)
+    position = hub.depths.position(task) if counted else None
+    return Answer(created(task, position, existing=False, doubts=await hub.engine.doubts(submitted)), status=201)
 
 
 async def show(call: Call[ShowQuery, None]) -> Answer:
@@ -73,6 +76,17 @@ async def show(call: Call[ShowQuery, None]) -> Answer:
         task = await hub.endings.wait(task_id, min(query.wait, hub.settings.wait_seconds))
     table = (await hub.tables())(task.spec.queue)
     return Answer(whole(task, table, hub.engine.clock.now(), history=query.include_history))
+
+
+async def explain(call: Call[Empty, None]) -> Answer:
+    """Say why a task waits, or why it ran when it ran.
+
+    Of a queued task: its place in line, when it is promoted, from when on nothing new can pass it, who could take it or
+    why nobody can, and when it will start, with what is assumed. Of an executing or ended one: each attempt, how long
+    it had waited, and what it came after.
+    """
+    told = await call.hub.engine.explain(await seen_task_id(call))
+    return Answer(explanation_shown(told))
 
 
 async def list_tasks(call: Call[ListQuery, None]) -> Answer:
@@ -131,6 +145,15 @@ ENDPOINTS = (
         role=Role.READ,
         query=ShowQuery,
         answers={200: TaskWhole},
+        problems=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/tasks/{task_id}/explain",
+        handler=explain,
+        summary="Explain a task",
+        role=Role.READ,
+        answers={200: ExplanationShown},
         problems=(404,),
     ),
     Endpoint(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from fairlead.core.instant import Instant
@@ -37,8 +38,7 @@ class Heap:
         """Take note that one entry no longer holds, and compact when most do not."""
         self.live -= 1
         if wants_compacting(len(self._entries), self.live):
-            self._entries = list({entry for entry in self._entries if self._is_live(entry)})
-            heapq.heapify(self._entries)
+            self._compact()
 
     def peek(self) -> Head | None:
         while self._entries:
@@ -68,3 +68,18 @@ class Heap:
         for head in passed:
             heapq.heappush(self._entries, head)
         return found
+
+    def count(self, stretches: Sequence[tuple[Head, Head]]) -> list[int]:
+        """How many live entries are from one place on and before another, for each such pair."""
+        self.peek()
+        if len(self._entries) != self.live:
+            self._compact()
+        # What is sorted is a heap, too. It stays nearly so, and then sorting is quick.
+        self._entries.sort()
+        places = [(bisect_left(self._entries, start), bisect_left(self._entries, end)) for start, end in stretches]
+        return [max(0, last - first) for first, last in places]
+
+    def _compact(self) -> None:
+        # An entry that was stale and holds again is there twice.
+        self._entries = list({entry for entry in self._entries if self._is_live(entry)})
+        heapq.heapify(self._entries)

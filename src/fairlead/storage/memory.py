@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
+from fairlead.core.diagnosis import MEMORY, Examination, Level, durability
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import QUEUED, WAITING, Lane, State, Status, Task
@@ -39,6 +41,7 @@ from fairlead.storage.values import (
     Pulse,
     Receipt,
     Record,
+    Stretch,
     Tally,
     Verdict,
 )
@@ -137,6 +140,14 @@ class MemoryStore:
             alarm = self._alarms.peek()
             return Tally(lanes, alarm[0] if alarm else None)
 
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        by_lane: dict[Lane, list[tuple[Head, Head]]] = {}
+        for stretch in stretches:
+            by_lane.setdefault(stretch.lane, []).append((astuple(stretch.start), astuple(stretch.end)))
+        with self._lock:
+            counts = {lane: iter(self._count(lane, places)) for lane, places in by_lane.items()}
+        return [next(counts[stretch.lane]) for stretch in stretches]
+
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         with self._lock:
             stored = self._records.get((kind, name))
@@ -197,6 +208,10 @@ class MemoryStore:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
 
+    async def examine(self) -> Examination:
+        remedy = "use sqlite:///path/to/file.db for tasks that must outlive the process"
+        return Examination(tier=MEMORY, findings=(durability(MEMORY, Level.YELLOW, remedy),))
+
     async def time(self) -> Instant | None:
         return None
 
@@ -208,6 +223,10 @@ class MemoryStore:
         with self._lock:
             heaps = [line.ready for lines in self._queues.values() for line in lines.values()]
             return IndexSize(sum(map(len, heaps)), sum(heap.live for heap in heaps))
+
+    def _count(self, lane: Lane, places: Sequence[tuple[Head, Head]]) -> list[int]:
+        line = self._queues.get(lane.queue, {}).get(lane)
+        return [0] * len(places) if line is None else line.ready.count(places)
 
     def _add(self, task: Task, now: Instant, bounds: Mapping[str, int]) -> Receipt:
         spec = task.spec

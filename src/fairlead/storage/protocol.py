@@ -45,6 +45,9 @@ Finding
         only those beyond that (alarm, id).
     F3  `find` gives the tasks a filter admits, by id, newest first or oldest first, beyond the id `after` if given.
     F4  `tally` is exact when nothing else runs, and costs O(lanes), never O(tasks).
+    F5  `count` gives, for each stretch, how many queued tasks of its lane have a (ready_at, id) from its start on and
+        before its end. It is exact when nothing else runs, and reads the order of a lane, never its tasks. There need
+        be no task at either end, nor such a lane.
 
 Records
     R1  `put` stores a record if the stored version is `expected` (0: no such record; None: whatever it is) and answers
@@ -60,6 +63,10 @@ Feed
     E4  A position whose entry is no longer kept, or that is none of this feed, is before all that are kept.
     E5  `feed_end` gives a position beyond which are the entries published from now on, and none from before.
 
+Health, of a store that is `Examined`
+    X1  `examine` changes nothing, names the store's durability tier, and looks at a bounded number of tasks. What it
+        may not find out is a finding, not an error.
+
 Waiting
     W1  `wait` returns when a task may have become ready in one of the queues, or after `timeout` seconds. It is a hint:
         it may return early or late, never not at all. One task added to many waiters need wake only one.
@@ -70,10 +77,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from fairlead.core.diagnosis import Examination
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
-from fairlead.storage.values import Beat, Change, Claim, FeedEntry, Filter, Pulse, Receipt, Record, Tally, Verdict
+from fairlead.storage.values import (
+    Beat,
+    Change,
+    Claim,
+    FeedEntry,
+    Filter,
+    Pulse,
+    Receipt,
+    Record,
+    Stretch,
+    Tally,
+    Verdict,
+)
 
 
 class Store(Protocol):
@@ -111,6 +131,10 @@ class Store(Protocol):
 
     async def tally(self) -> Tally:
         """How the store stands."""
+        ...
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        """How many tasks wait in stretches of lanes."""
         ...
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
@@ -167,4 +191,13 @@ class Lagging(Protocol):
         self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
     ) -> list[Task]:
         """One page of a listing that does not lag; it costs more."""
+        ...
+
+
+@runtime_checkable
+class Examined(Protocol):
+    """A store that knows more of its own health than its operations tell."""
+
+    async def examine(self) -> Examination:
+        """Its durability tier, and what was found in its settings and indexes."""
         ...

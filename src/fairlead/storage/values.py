@@ -11,6 +11,7 @@ from msgspec import Struct
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.order import Table
+from fairlead.core.outlook import Place
 from fairlead.core.task import Lane, Priority, Progress, State, Status, Task
 
 
@@ -178,6 +179,14 @@ class Tally(Struct, frozen=True):
     next_alarm: Instant | None
     journal_behind: int | None = None
     """How many changed tasks the journal has yet to learn of; None without a journal."""
+
+
+class Stretch(Struct, frozen=True, gc=False):
+    """A part of a lane, from one place on and before another."""
+
+    lane: Lane
+    start: Place
+    end: Place
 
 
 class Record(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from fairlead.core.identity import LeaseToken, TaskId, WorkerId, slot_of, task_i
 from fairlead.core.instant import DAY, MINUTE, SECOND, Instant, Span
 from fairlead.core.lifecycle import decide
 from fairlead.core.order import Policy, Strict
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.settings import Rules
 from fairlead.core.task import Failure, Priority, Progress, Reason, Spec, State, Status, Task
 from fairlead.storage.values import Beat, Change, Claim, Held, QueueOrder, Seen
@@ -51,7 +51,7 @@ def a_spec(
     timeout: Span = 10 * MINUTE,
     max_retries: int = 3,
     max_crashes: int = 3,
-    backoff: Backoff | None = None,
+    backoff: Backoff | RetryRules | None = None,
     key: str | None = None,
     key_until: Instant | None = None,
     tenant: str | None = None,

@@ -20,10 +20,12 @@ from fairlead.testing.clauses.changing import ChangingClauses
 from fairlead.testing.clauses.claiming import ClaimingClauses
 from fairlead.testing.clauses.feeding import FeedClauses
 from fairlead.testing.clauses.finding import FindingClauses
+from fairlead.testing.clauses.health import HealthClauses
 from fairlead.testing.clauses.heartbeats import HeartbeatClauses
 from fairlead.testing.clauses.keys import KeyClauses
 from fairlead.testing.clauses.listing import ListingClauses
 from fairlead.testing.clauses.order import OrderClauses
+from fairlead.testing.clauses.places import PlaceClauses
 from fairlead.testing.clauses.records import RecordClauses
 from fairlead.testing.clauses.refusing import RefusingClauses, RemovingClauses
 from fairlead.testing.clauses.waiting import WaitingClauses
@@ -41,8 +43,10 @@ class StoreContract(
     RemovingClauses,
     FindingClauses,
     ListingClauses,
+    PlaceClauses,
     RecordClauses,
     FeedClauses,
+    HealthClauses,
     WaitingClauses,
 ):
     """Every clause that can be held against a store within one process."""

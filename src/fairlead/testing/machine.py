@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
 import hypothesis.strategies as st
@@ -27,15 +28,16 @@ from fairlead.core.events import AlarmRang, Event
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import DAY, HOUR, SECOND, Instant, Span
 from fairlead.core.lifecycle import decide
+from fairlead.core.outlook import BEFORE_ALL, Place
 from fairlead.core.settings import Rules
 from fairlead.core.task import Progress, Task
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Beat, Change, Filter
+from fairlead.storage.values import Beat, Change, Filter, Stretch
 from fairlead.testing.builders import GRACE, LEASE, NOW, a_claim, an_id, held, seen
 from fairlead.testing.examples import STEADY
 from fairlead.testing.openings import Opening
-from fairlead.testing.reference import expected_due, expected_find, expected_standing, standing
+from fairlead.testing.reference import expected_count, expected_due, expected_find, expected_standing, standing
 from fairlead.testing.steps import contents
 from fairlead.testing.strategies import (
     CAPABILITIES,
@@ -192,6 +194,11 @@ class SideBySide(RuleBasedStateMachine):
         assert self._run(contents(self._store)) == tasks
         assert standing(self._run(self._store.tally())) == expected_standing(tasks)
         assert standing(self._run(self._memory.tally())) == expected_standing(tasks)
+        places = [BEFORE_ALL, *(Place(task.status.ready_at, task.id) for task in tasks)]
+        stretches = [Stretch(task.lane, *ends) for task, ends in zip(tasks, pairwise(places), strict=True)]
+        expected = [expected_count(tasks, stretch) for stretch in stretches]
+        assert self._run(self._store.count(stretches)) == expected
+        assert self._run(self._memory.count(stretches)) == expected
         current = {task.id: task for task in tasks}
         self._former += [task for task in self._tasks if current.get(task.id) is not task]
         self._tasks = tasks

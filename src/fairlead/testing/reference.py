@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Lane, State, Task
-from fairlead.storage.values import Filter, Tally
+from fairlead.storage.values import Filter, Stretch, Tally
 
 
 class Standing(Struct, frozen=True):
@@ -40,6 +41,13 @@ def expected_standing(tasks: Iterable[Task]) -> Standing:
             alarms.append(task.status.alarm)
     lanes = {lane: (dict(count), oldest.get(lane)) for lane, count in counts.items()}
     return Standing(lanes, min(alarms, default=None))
+
+
+def expected_count(tasks: Iterable[Task], stretch: Stretch) -> int:
+    """How many tasks wait in a stretch of a lane."""
+    start, end = astuple(stretch.start), astuple(stretch.end)
+    waiting = [task for task in tasks if task.state is State.QUEUED and task.lane == stretch.lane]
+    return sum(start <= (task.status.ready_at, task.id) < end for task in waiting)
 
 
 def expected_due(

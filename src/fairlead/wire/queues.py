@@ -9,11 +9,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fairlead.core.instant import SECOND, span
 from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
 from fairlead.core.queue import QueueSettings
-from fairlead.core.retry import Backoff
 from fairlead.core.task import Priority, State
 from fairlead.engine.queues import QueueChanges
 from fairlead.engine.stats import QueueStats
-from fairlead.wire.tasks import Name, PriorityWord, RetryPolicy
+from fairlead.wire import retrying
+from fairlead.wire.retrying import RetryPolicy, backoff_of
+from fairlead.wire.tasks import Name, PriorityWord
 
 _YEAR: Final = 366 * 86_400
 
@@ -152,7 +153,7 @@ def queue_shown(name: str, own: QueueSettings, stats: QueueStats | None = None) 
             timeout_seconds=None if own.timeout is None else own.timeout / SECOND,
             max_retries=own.max_retries,
             max_crashes=own.max_crashes,
-            retry_policy=None if own.backoff is None else _retry_policy(own.backoff),
+            retry_policy=retrying.policy_of(own.backoff),
         ),
     )
 
@@ -168,7 +169,7 @@ def settings_of(shown: QueueShown) -> QueueSettings:
         timeout=None if own.timeout_seconds is None else span(own.timeout_seconds),
         max_retries=own.max_retries,
         max_crashes=own.max_crashes,
-        backoff=None if own.retry_policy is None else _backoff(own.retry_policy),
+        backoff=backoff_of(own.retry_policy),
     )
 
 
@@ -189,7 +190,7 @@ def changes_of(change: QueueChange) -> QueueChanges:
     if change.max_crashes is not UNSET:
         changes["max_crashes"] = change.max_crashes
     if change.retry_policy is not UNSET:
-        changes["backoff"] = None if change.retry_policy is None else _backoff(change.retry_policy)
+        changes["backoff"] = backoff_of(change.retry_policy)
     return changes
 
 
@@ -205,7 +206,7 @@ def change_of(changes: QueueChanges) -> dict[str, object]:
     if "timeout" in changes:
         body["timeout_seconds"] = None if changes["timeout"] is None else changes["timeout"] / SECOND
     if "backoff" in changes:
-        body["retry_policy"] = None if changes["backoff"] is None else _retry_policy(changes["backoff"])
+        body["retry_policy"] = retrying.policy_of(changes["backoff"])
     return body
 
 
@@ -249,21 +250,3 @@ def policy_of(shape: OrderShape) -> Policy:
             return Weighted(critical=shape.critical, high=shape.high, medium=shape.medium, low=shape.low)
         case _:
             assert_never(shape)
-
-
-def _retry_policy(backoff: Backoff) -> RetryPolicy:
-    return RetryPolicy(
-        initial_seconds=backoff.initial / SECOND,
-        factor=backoff.factor,
-        max_seconds=backoff.ceiling / SECOND,
-        jitter=backoff.jitter,
-    )
-
-
-def _backoff(policy: RetryPolicy) -> Backoff:
-    return Backoff(
-        initial=span(policy.initial_seconds),
-        factor=policy.factor,
-        ceiling=span(policy.max_seconds),
-        jitter=policy.jitter,
-    )

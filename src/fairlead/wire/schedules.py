@@ -7,12 +7,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from msgspec import Meta, Raw, Struct
 
 from fairlead.core.instant import SECOND, Instant, span
-from fairlead.core.retry import Backoff
 from fairlead.core.schedule import MOST_JITTER, MOST_MISSED, Missed, Overlap, Schedule, ScheduleEntry
 from fairlead.core.submission import Submission
 from fairlead.core.zones import local, zone_of
 from fairlead.wire.moments import instant_of, iso, maybe_iso
-from fairlead.wire.tasks import JsonObject, Moment, Name, Names, PriorityWord, RetryPolicy, SubmitRequest, Text
+from fairlead.wire.retrying import RetryPolicy, Rules, policy_of, rules_shown
+from fairlead.wire.tasks import JsonObject, Moment, Name, Names, PriorityWord, SubmitRequest, Text
 from fairlead.wire.tasks import submission_of as task_of
 
 _YEAR: Final = 366 * 86_400
@@ -40,6 +40,8 @@ class TaskTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_crashes: Annotated[int, Meta(ge=0, le=10_000)] | None = None
     """How many lost workers it may cost."""
     retry_policy: RetryPolicy | None = None
+    retry_rules: Rules = ()
+    """What becomes of it after single kinds of errors; the first rule that an error goes by counts."""
     queue: Name = "default"
     """The line that it waits in."""
     tenant: Text | None = None
@@ -207,18 +209,10 @@ def _template(submission: Submission) -> TaskTemplate:
         timeout_seconds=None if submission.timeout is None else submission.timeout / SECOND,
         max_retries=submission.max_retries,
         max_crashes=submission.max_crashes,
-        retry_policy=None if submission.backoff is None else _policy(submission.backoff),
+        retry_policy=policy_of(submission.backoff),
+        retry_rules=rules_shown(submission.retry_rules),
         queue=submission.queue,
         tenant=submission.tenant,
         tags=submission.tags,
         trace_id=submission.trace,
-    )
-
-
-def _policy(backoff: Backoff) -> RetryPolicy:
-    return RetryPolicy(
-        initial_seconds=backoff.initial / SECOND,
-        factor=backoff.factor,
-        max_seconds=backoff.ceiling / SECOND,
-        jitter=backoff.jitter,
     )

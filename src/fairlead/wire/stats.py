@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Priority, State
 from fairlead.engine.stats import LineStats, QueueStats, Stats
+from fairlead.wire.circuits import CircuitShown, circuits_shown
 from fairlead.wire.moments import maybe_iso
 
 
@@ -71,6 +72,8 @@ class Standing(Struct, kw_only=True):
     """How many changed tasks the journal has yet to learn of; null without a journal."""
     paused_types: list[str] = []
     """The task types that are paused, in whatever queue."""
+    circuits: list[CircuitShown] = []
+    """The circuits of task types, and how they stand."""
 
 
 def standing(stats: Stats, queue: str | None = None) -> Standing:
@@ -88,6 +91,7 @@ def standing(stats: Stats, queue: str | None = None) -> Standing:
         next_alarm=maybe_iso(stats.next_alarm),
         journal_behind=stats.journal_behind,
         paused_types=list(stats.paused_types),
+        circuits=circuits_shown(stats.circuits, stats.at),
     )
 
 

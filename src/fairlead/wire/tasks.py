@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.errors import InvalidTask
+from fairlead.core.explanation import Cause
 from fairlead.core.instant import span
-from fairlead.core.retry import Backoff
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
+from fairlead.wire.explanations import CauseShown, cause_shown
 from fairlead.wire.moments import instant_of, iso
 from fairlead.wire.problems import Problem
+from fairlead.wire.retrying import RetryPolicy, Rules, backoff_of, rules_of
 
 BATCH_LIMIT: Final = 1_000
 """The most tasks of one batch. A stream of lines may have any number."""
@@ -28,16 +31,6 @@ Name: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(extra_json_schema={"maxItems": 50})]
 Text: TypeAlias = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 500})]
 JsonObject: TypeAlias = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
-
-
-class RetryPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait before a retry: `initial_seconds * factor^n`, at most `max_seconds`, give or take `jitter`."""
-
-    initial_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] = 1.0
-    factor: Annotated[float, Meta(ge=1, le=1000)] = 2.0
-    max_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] = 300.0
-    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
-    """How far chance may move the wait, as a share of it."""
 
 
 class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +52,8 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_crashes: Annotated[int, Meta(ge=0, le=10_000)] | None = None
     """How many lost workers it may cost."""
     retry_policy: RetryPolicy | None = None
+    retry_rules: Rules = ()
+    """What becomes of it after single kinds of errors; the first rule that an error goes by counts."""
     queue: Name = "default"
     """The line that it waits in."""
     run_at: Moment | None = None
@@ -90,6 +85,8 @@ class TaskCreated(Struct, frozen=True, kw_only=True):
     created_at: str
     existing: bool = False
     """Whether its idempotency key was known and this is the task that it first named."""
+    warnings: list[CauseShown] | UnsetType = UNSET
+    """Why no live worker could run it, as of a few seconds ago; left out if one could."""
 
 
 class BatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,7 +130,8 @@ def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str |
         timeout=None if request.timeout_seconds is None else _timeout(request.timeout_seconds),
         max_retries=request.max_retries,
         max_crashes=request.max_crashes,
-        backoff=None if request.retry_policy is None else _backoff(request.retry_policy),
+        backoff=backoff_of(request.retry_policy),
+        retry_rules=rules_of(request.retry_rules),
         run_at=None if request.run_at is None else instant_of(request.run_at),
         delay=None if request.delay_seconds is None else span(request.delay_seconds),
         idempotency_key=request.idempotency_key,
@@ -143,7 +141,7 @@ def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str |
     )
 
 
-def created(task: Task, position: int | None, *, existing: bool) -> TaskCreated:
+def created(task: Task, position: int | None, *, existing: bool, doubts: Sequence[Cause] = ()) -> TaskCreated:
     """The answer to a submit."""
     spec, status = task.spec, task.status
     return TaskCreated(
@@ -155,18 +153,10 @@ def created(task: Task, position: int | None, *, existing: bool) -> TaskCreated:
         queue_position=position,
         created_at=iso(spec.created_at),
         existing=existing,
+        warnings=[cause_shown(cause) for cause in doubts] if doubts else UNSET,
     )
 
 
 def _timeout(seconds: float) -> int:
     """Never zero: a span is whole microseconds, and what was asked for is more than nothing."""
     return max(1, span(seconds))
-
-
-def _backoff(policy: RetryPolicy) -> Backoff:
-    return Backoff(
-        initial=span(policy.initial_seconds),
-        factor=policy.factor,
-        ceiling=span(policy.max_seconds),
-        jitter=policy.jitter,
-    )

@@ -126,6 +126,9 @@ class ReportedError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     retriable: bool = True
     """Whether another attempt may help; only of a `failed` result."""
     traceback: str | None = None
+    names: Annotated[tuple[_Text, ...], Meta(max_length=32)] = ()
+    """What else the error goes by, for the retry rules of the task: its name with its module, and those of the types
+    that it derives from, nearest first."""
 
 
 class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

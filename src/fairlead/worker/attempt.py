@@ -16,6 +16,7 @@ import msgspec
 from fairlead.core.errors import InvalidTask, Retry
 from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
 from fairlead.core.instant import SECOND, span
+from fairlead.core.retry import error_name, error_names
 from fairlead.core.task import Failure, Progress, Task
 from fairlead.worker.context import TaskContext, enter
 from fairlead.worker.handlers import Handler, Place
@@ -178,8 +179,10 @@ def failed(handler: Handler, error: BaseException) -> Failed:
     if isinstance(error, ResultNotEncodable):
         return Failed(failure=failure, retriable=False)
     if isinstance(error, Retry):
-        return Failed(failure=failure, after=None if error.after is None else span(error.after))
-    return Failed(failure=failure, retriable=handler.is_retriable(error))
+        # What it derives from is left out: a rule for any Exception is not meant for one that asks to be retried.
+        after = None if error.after is None else span(error.after)
+        return Failed(failure=failure, after=after, names=(error_name(type(error)),))
+    return Failed(failure=failure, retriable=handler.is_retriable(error), names=error_names(type(error)))
 
 
 def _own_frames(error: BaseException) -> TracebackType | None:

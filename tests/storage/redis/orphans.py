@@ -12,6 +12,7 @@ from typing import Any
 from fairlead.core.identity import TaskId
 from fairlead.core.task import State, Task
 from fairlead.storage.redis.codec import task_of
+from fairlead.storage.redis.examining import is_known
 from fairlead.storage.redis.keys import CODES, TREES, Keys
 from tests.servers.redis import RedisServer
 
@@ -20,6 +21,7 @@ def assert_no_orphans(servers: Iterable[RedisServer], prefix: str) -> None:
     """Nothing is left of this prefix but tasks and what belongs to them; then all of that is removed, too."""
     for server in servers:
         found = server.ask("KEYS", f"{{{prefix}[:}}]*")
+        assert [key for key in found if not is_known(key, prefix)] == [], "the doctor would call these strange"
         for base in {key[: key.index(b"}") + 1] for key in found if key.startswith(f"{{{prefix}:".encode())}:
             _check_slot(server, base, {key[len(base) :] for key in found if key.startswith(base)})
         others = {key for key in found if key.startswith(f"{{{prefix}}}".encode())}

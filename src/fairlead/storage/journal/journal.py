@@ -14,6 +14,7 @@ from uuid import UUID
 import psycopg
 from msgspec import Struct
 
+from fairlead.core.diagnosis import Examination
 from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
@@ -22,7 +23,7 @@ from fairlead.storage.journal.address import JournalAddress, parse_journal
 from fairlead.storage.journal.rows import asked_columns, status_columns, task_of
 from fairlead.storage.journal.searching import Search, searching
 from fairlead.storage.journal.statements import Statements
-from fairlead.storage.postgres import arrays, schema
+from fairlead.storage.postgres import arrays, examining, schema
 from fairlead.storage.postgres.connections import AsyncConnections, BlockingConnections, Connections
 from fairlead.storage.postgres.records import Records
 from fairlead.storage.postgres.rows import CODES, STATES, task_id_of
@@ -187,6 +188,12 @@ class Journal(Rows):
         """Remove ended tasks whose retention is over; how many."""
         rows = await self._fetch(self._statements["prune"], (limit,))
         return int(rows[0][0])
+
+    async def examine(self) -> Examination:
+        """What the journal's database says of its own health."""
+        database = self.address.database
+        statement = PostgresStatements(database.schema)["examine"]
+        return examining.examined(await examining.facts_of(self, statement, database), database)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -9,7 +9,7 @@ from fairlead.storage.journal.address import parse_journal
 from fairlead.storage.journal.journal import Journal
 from fairlead.storage.journal.outbox import Outbox
 from fairlead.storage.journal.store import JournalStore
-from fairlead.storage.protocol import Store
+from fairlead.storage.protocol import Examined, Store
 
 
 async def open_journal(hot: Store, url: str, *, blocking: bool = False) -> JournalStore:
@@ -17,7 +17,7 @@ async def open_journal(hot: Store, url: str, *, blocking: bool = False) -> Journ
 
     A journal that is out of reach is no reason for workers not to start: it is asked again when it is needed.
     """
-    if not isinstance(hot, Outbox):
+    if not (isinstance(hot, Outbox) and isinstance(hot, Examined)):
         raise InvalidSettings("only a Redis store can have a journal behind it; use redis://host as the store URL")
     journal = Journal(parse_journal(url), blocking=blocking)
     try:

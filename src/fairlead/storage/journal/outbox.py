@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Span
-from fairlead.storage.protocol import Store
+from fairlead.storage.protocol import Examined, Store
 from fairlead.storage.values import Change, Verdict
 
 HIDDEN: Final[Span] = 10 * SECOND
@@ -65,5 +65,5 @@ class Outbox(Protocol):
         ...
 
 
-class HotStore(Store, Outbox, Protocol):
+class HotStore(Store, Outbox, Examined, Protocol):
     """A store that can have a journal behind it."""

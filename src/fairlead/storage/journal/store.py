@@ -20,10 +20,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fairlead.core.errors import InvalidTask, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from fairlead.core.diagnosis import Examination
+from fairlead.core.errors import FairleadError, InvalidTask, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import Entry, State, Task
+from fairlead.storage.journal import examining
 from fairlead.storage.journal.duties import Duties
 from fairlead.storage.journal.journal import Journal, Rows
 from fairlead.storage.journal.outbox import HotStore
@@ -45,6 +47,7 @@ from fairlead.storage.values import (
     Pulse,
     Receipt,
     Record,
+    Stretch,
     Tally,
     Verdict,
 )
@@ -169,6 +172,9 @@ class JournalStore:
     async def tally(self) -> Tally:
         return replace(await self.hot.tally(), journal_behind=await self.behind())
 
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        return await self.hot.count(stretches)
+
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)
 
@@ -192,6 +198,14 @@ class JournalStore:
 
     async def time(self) -> Instant | None:
         return await self.hot.time()
+
+    async def examine(self) -> Examination:
+        journal: Examination | FairleadError
+        try:
+            journal = await self.journal.examine()
+        except FairleadError as error:
+            journal = error
+        return examining.examined(await self.hot.examine(), journal, await self.behind(), required=self._required)
 
     async def upkeep(self) -> None:
         """Carry notes to the journal, and do its other duties, until cancelled."""

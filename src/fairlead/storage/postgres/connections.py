@@ -49,7 +49,7 @@ class Connections(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections: the idle ones now, those in use when they are given back."""
         ...
 
 
@@ -59,6 +59,7 @@ class BlockingConnections:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._idle: list[BlockingSession] = []
+        self._closed = False
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(address.pool)
 
@@ -89,6 +90,7 @@ class BlockingConnections:
 
     async def close(self) -> None:
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, []
         for session in idle:
             session.connection.close()
@@ -120,7 +122,11 @@ class BlockingConnections:
         else:
             session.used_at = time.monotonic()
             with self._lock:
-                self._idle.append(session)
+                kept = not self._closed
+                if kept:
+                    self._idle.append(session)
+            if not kept:
+                session.connection.close()
         self._free.release()
 
     def _judge(self, error: psycopg.Error, session: BlockingSession, attempt: int) -> None:
@@ -138,6 +144,7 @@ class AsyncConnections:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._idle: list[AsyncSession] = []
+        self._closed = False
         self._free = asyncio.BoundedSemaphore(address.pool)
 
     async def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Row]:
@@ -166,6 +173,7 @@ class AsyncConnections:
         raise AssertionError("the last try answers or raises")
 
     async def close(self) -> None:
+        self._closed = True
         idle, self._idle = self._idle, []
         for session in idle:
             await session.connection.close()
@@ -196,6 +204,8 @@ class AsyncConnections:
         self._free.release()
         if is_broken(session):
             doubt(self._idle)
+            await session.connection.close()
+        elif self._closed:
             await session.connection.close()
         else:
             session.used_at = time.monotonic()

@@ -56,6 +56,7 @@ class BlockingListener:
         self._say = say
         self._lock = threading.Lock()
         self._idle: list[LimitedConnection] = []
+        self._closed = False
         self._poll_until = 0.0 if address.listen else float("inf")
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
@@ -73,14 +74,14 @@ class BlockingListener:
         except psycopg.Error:
             connection.close()
             return
-        with self._lock:
-            self._idle.append(connection)
+        self._keep(connection)
 
     def looked(self, queues: Sequence[str]) -> None:
         """Nothing to forget: what a connection has received is read by its next wait."""
 
     async def close(self) -> None:
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
@@ -88,19 +89,33 @@ class BlockingListener:
     async def _connect(self) -> None:
         try:
             connection = connect(self._address)
-            connection.execute(f'LISTEN "{self._address.channel}"')
-            probe = f"?{secrets.token_hex(8)}"
-            await self._say(probe)
-            heard = any(note.payload == probe for note in connection.notifies(timeout=_PROBE_WITHIN, stop_after=1))
+        except psycopg.Error:
+            self._poll_until = time.monotonic() + _RECONNECT_AFTER
+            return
+        try:
+            heard = await self._is_heard(connection)
         except (psycopg.Error, StoreError):
+            connection.close()
             self._poll_until = time.monotonic() + _RECONNECT_AFTER
             return
         if not heard:
             connection.close()
             self._poll_until = time.monotonic() + _DEAF_FOR
             return
+        self._keep(connection)
+
+    async def _is_heard(self, connection: LimitedConnection) -> bool:
+        connection.execute(f'LISTEN "{self._address.channel}"')
+        probe = f"?{secrets.token_hex(8)}"
+        await self._say(probe)
+        return any(note.payload == probe for note in connection.notifies(timeout=_PROBE_WITHIN, stop_after=1))
+
+    def _keep(self, connection: LimitedConnection) -> None:
         with self._lock:
-            self._idle.append(connection)
+            if not self._closed:
+                self._idle.append(connection)
+                return
+        connection.close()
 
 
 def _listen_for(connection: LimitedConnection, queues: Sequence[str], timeout: float) -> None:
@@ -172,7 +187,7 @@ class AsyncListener:
         """Ring for what is heard, until the connection breaks; the answer is how long to pause before the next."""
         connection = await connect_async(self._address)
         connection.limit = None
-        async with connection:
+        try:
             await connection.execute(f'LISTEN "{self._address.channel}"')
             if not await self._is_heard(connection):
                 return _DEAF_FOR
@@ -180,6 +195,8 @@ class AsyncListener:
             # What came before went unheard, but those who began to wait before sleep only briefly.
             async for note in connection.notifies():
                 self._ring(note.payload)
+        finally:
+            await connection.close()
         return _RECONNECT_AFTER
 
     async def _is_heard(self, connection: LimitedAsyncConnection) -> bool:

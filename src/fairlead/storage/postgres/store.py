@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from msgspec.structs import replace
+
+from fairlead.core.diagnosis import Examination
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Lane, Priority, Task
-from fairlead.storage.postgres import arrays, schema
+from fairlead.storage.postgres import arrays, examining, schema
 from fairlead.storage.postgres.adding import Adder
 from fairlead.storage.postgres.address import Address, parse
 from fairlead.storage.postgres.changing import Changer
@@ -36,6 +39,7 @@ from fairlead.storage.values import (
     Pulse,
     Receipt,
     Record,
+    Stretch,
     Tally,
     Verdict,
 )
@@ -149,6 +153,25 @@ class PostgresStore:
         ]
         return Tally(lanes, rows[0][-1] if rows else None)
 
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        if not stretches:
+            return []
+        lanes = [stretch.lane for stretch in stretches]
+        rows = await self._connections.fetch(
+            self._statements["count"],
+            (
+                arrays.texts([lane.queue for lane in lanes]),
+                arrays.texts([lane.type for lane in lanes]),
+                arrays.texts([",".join(lane.requires) for lane in lanes]),
+                arrays.int2s([lane.priority for lane in lanes]),
+                arrays.int8s([stretch.start.ready_at for stretch in stretches]),
+                arrays.uuids([stretch.start.id for stretch in stretches]),
+                arrays.int8s([stretch.end.ready_at for stretch in stretches]),
+                arrays.uuids([stretch.end.id for stretch in stretches]),
+            ),
+        )
+        return [int(number) for (number,) in rows]
+
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)
 
@@ -173,6 +196,12 @@ class PostgresStore:
     async def time(self) -> Instant | None:
         rows = await self._connections.fetch(self._statements["time"])
         return int(rows[0][0])
+
+    async def examine(self) -> Examination:
+        facts = await examining.facts_of(self._connections, self._statements["examine"], self._address)
+        ((orphans,),) = await self._connections.fetch(self._statements["orphans"], (examining.LOOKED_AT,))
+        found = examining.examined(facts, self._address)
+        return replace(found, findings=(*found.findings, examining.orphaned(orphans)))
 
     async def close(self) -> None:
         await self._listener.close()

@@ -20,7 +20,7 @@ from fairlead.storage.redis.codec import task_of
 from fairlead.storage.redis.keys import STATES, TREES, Keys, id_bytes, id_text
 from fairlead.storage.redis.registry import Registry
 from fairlead.storage.redis.wire import Reply, Word
-from fairlead.storage.values import Filter, LaneTally, Tally
+from fairlead.storage.values import Filter, LaneTally, Stretch, Tally
 
 _GET_CHUNK: Final = 200
 _LEASED_CHUNK: Final = 1_000
@@ -110,6 +110,16 @@ class Finder:
             lanes += _lane_tallies(reply)
             alarms += [float(alarm) for alarm in reply[3] if alarm != b"inf"]
         return Tally(lanes, int(min(alarms)) if alarms else None)
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        """How many ready tasks are in stretches of their lanes."""
+        calls: list[Call] = []
+        for stretch in stretches:
+            kind = self._keys.kind(stretch.lane)
+            key = kind.base + b"l" + kind.lanes[stretch.lane.priority].encode()
+            ends = [(place.ready_at, id_bytes(place.id) or b"") for place in (stretch.start, stretch.end)]
+            calls.append(Call(key, (1, key, *ends[0], *ends[1]), scripts.COUNT))
+        return [int(reply) for reply in await self._client.run(calls, repeatable=True)] if calls else []
 
     async def _walk(
         self, trees: Sequence[bytes], mark: bytes, size: int, newest_first: bool

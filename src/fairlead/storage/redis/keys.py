@@ -36,7 +36,7 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.identity import TaskId, slot_of
-from fairlead.core.task import Priority, Spec, State
+from fairlead.core.task import Lane, Priority, Spec, State
 
 CODES: Final = {
     State.SCHEDULED: "s",
@@ -51,6 +51,11 @@ STATES: Final = {code.encode(): state for state, code in CODES.items()}
 
 TREES: Final = {state: b"w" if state in (State.QUEUED, State.EXECUTING) else CODES[state].encode() for state in State}
 """Which tree of ids lists the tasks of a state. Queued and executing share one, so that a claim need not move them."""
+
+WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o"})
+"""What may come behind a slot's base, in the table above."""
+BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i"})
+"""What may come there with something behind it."""
 
 _KINDS_KEPT: Final = 10_000
 
@@ -99,8 +104,8 @@ class Keys:
         """The records of a kind."""
         return f"{{{self._prefix}}}r{kind}".encode()
 
-    def kind(self, spec: Spec) -> Kind:
-        """The kind of a task."""
+    def kind(self, spec: Spec | Lane) -> Kind:
+        """The kind of a task, or of the tasks of a lane."""
         what = (spec.queue, spec.type, spec.requires)
         kind = self._kinds.get(what)
         if kind is None:

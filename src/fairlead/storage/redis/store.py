@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from fairlead.core.diagnosis import Examination
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import Task
@@ -15,6 +16,7 @@ from fairlead.storage.redis.address import Address, parse_address
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.codec import encode, task_of
 from fairlead.storage.redis.cutting import CHUNK_BYTES, CLAIM_CHUNK, cut
+from fairlead.storage.redis.examining import Examiner
 from fairlead.storage.redis.feeding import Feeder
 from fairlead.storage.redis.finding import Finder
 from fairlead.storage.redis.keys import Keys, id_bytes, id_text
@@ -33,6 +35,7 @@ from fairlead.storage.values import (
     Pulse,
     Receipt,
     Record,
+    Stretch,
     Tally,
     Verdict,
 )
@@ -124,6 +127,9 @@ class RedisStore:
     async def tally(self) -> Tally:
         return await self._finder.tally()
 
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        return await self._finder.count(stretches)
+
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)
 
@@ -148,6 +154,9 @@ class RedisStore:
     async def time(self) -> Instant | None:
         seconds, part = await self._client.run_one(Call(self._keys.registry, ("TIME",)), repeatable=True)
         return int(seconds) * SECOND + int(part)
+
+    async def examine(self) -> Examination:
+        return await Examiner(self._client, self._keys, self._registry, self._address).examine()
 
     async def close(self) -> None:
         await self._client.close()

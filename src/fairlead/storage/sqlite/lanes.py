@@ -30,7 +30,7 @@ class LaneBook:
         """The number of a lane, which is made if need be."""
         number = self._numbers.get(lane)
         if number is None:
-            columns = (lane.queue, lane.type, ",".join(lane.requires), int(lane.priority))
+            columns = lane_columns(lane)
             row = self._connection.execute(statement("lane_number"), columns).fetchone()
             if row is None:
                 row = (self._connection.execute(statement("lane_add"), columns).lastrowid,)
@@ -84,6 +84,11 @@ def ready_lanes(connection: sqlite3.Connection, queues: Iterable[str]) -> list[t
     """The lanes of these queues that have ready tasks."""
     rows = connection.execute(statement("lanes_ready"), (json.dumps(list(queues)),))
     return [(number, lane_of(*columns)) for number, *columns in rows]
+
+
+def lane_columns(lane: Lane) -> tuple[str, str, str, int]:
+    """What a lane is found by."""
+    return lane.queue, lane.type, ",".join(lane.requires), int(lane.priority)
 
 
 def lane_of(queue: str, kind: str, requires: str, priority: int) -> Lane:

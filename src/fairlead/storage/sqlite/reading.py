@@ -11,13 +11,14 @@ from operator import itemgetter
 from typing import Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Spec, State, Status, Task
-from fairlead.storage.sqlite.lanes import COUNTED, lane_of
+from fairlead.storage.sqlite.lanes import COUNTED, lane_columns, lane_of
 from fairlead.storage.sqlite.statements import statement
-from fairlead.storage.values import Filter, LaneTally, Record, Tally
+from fairlead.storage.values import Filter, LaneTally, Record, Stretch, Tally
 
 unpack_spec: Final = msgspec.msgpack.Decoder(Spec).decode
 unpack_status: Final = msgspec.msgpack.Decoder(Status).decode
@@ -92,6 +93,15 @@ def tally(connection: sqlite3.Connection) -> Tally:
     ]
     (alarm,) = connection.execute(statement("next_alarm")).fetchone()
     return Tally(lanes, alarm)
+
+
+def count(connection: sqlite3.Connection, stretches: Sequence[Stretch]) -> list[int]:
+    query = statement("lane_stretch")
+    rows = [
+        connection.execute(query, (*lane_columns(each.lane), *astuple(each.start), *astuple(each.end))).fetchone()
+        for each in stretches
+    ]
+    return [number for (number,) in rows]
 
 
 def scan(connection: sqlite3.Connection, kind: str) -> list[Record]:

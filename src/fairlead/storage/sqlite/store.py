@@ -6,15 +6,19 @@ Python and write without anyone coming between. Reads use a connection of their 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from fairlead.core.diagnosis import Examination
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
-from fairlead.storage.sqlite import feeding, reading, writing
+from fairlead.storage.sqlite import examining, feeding, reading, writing
 from fairlead.storage.sqlite.database import PATIENCE, connect
 from fairlead.storage.sqlite.doorbell import Doorbell
 from fairlead.storage.sqlite.runner import InlineRunner, Runner, ThreadRunner
@@ -27,6 +31,7 @@ from fairlead.storage.values import (
     Pulse,
     Receipt,
     Record,
+    Stretch,
     Tally,
     Verdict,
 )
@@ -44,6 +49,7 @@ class SqliteStore:
             raise InvalidSettings(f"synchronous={synchronous!r} is unknown; use one of {', '.join(_SYNCHRONOUS)}")
         path = path.resolve()
         self._blocking = blocking
+        self._path = path
         self._bell = Doorbell(path)
         writing = connect(path, synchronous=synchronous, patience=patience)
         reading = connect(path, synchronous=synchronous, patience=patience)
@@ -89,6 +95,9 @@ class SqliteStore:
     async def tally(self) -> Tally:
         return await self._reader.run(reading.tally)
 
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        return await self._reader.run(partial(reading.count, stretches=stretches))
+
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._writer.run(partial(writing.put, kind=kind, name=name, value=value, expected=expected))
 
@@ -115,6 +124,12 @@ class SqliteStore:
 
     async def time(self) -> Instant | None:
         return None
+
+    async def examine(self) -> Examination:
+        facts = await self._reader.run(examining.facts_of)
+        found = examining.examined(facts, self._path)
+        whole = examining.sound(self._path) if self._blocking else await asyncio.to_thread(examining.sound, self._path)
+        return replace(found, findings=(*found.findings, whole))
 
     async def close(self) -> None:
         await self._writer.close()

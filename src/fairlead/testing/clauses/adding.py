@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fairlead.core.events import Completed
 from fairlead.core.instant import DAY, LATEST, SECOND
-from fairlead.core.retry import Backoff
+from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.task import Entry, Failure, Priority, Progress, Reason, Spec, State, Status, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added, Filter, Known
@@ -30,6 +30,19 @@ LARGE = b'{"blob":"' + b"\x00\xffx'\"" * 40_960 + b'"}'
 
 class AddingClauses:
     """What `add` stores."""
+
+    async def test_retry_rules_come_back_as_given_and_in_their_order(self, store: Store) -> None:
+        """A1: a field that holds one of two kinds of value."""
+        rules = {
+            "z.Error": RetryRule(max_retries=3, backoff=Backoff(initial=1, factor=1.5)),
+            "AError": RetryRule(reject=True),
+            "*": RetryRule(backoff=Backoff(jitter=0.0)),
+        }
+        task = Task(a_spec(backoff=rules), a_status())
+        await store.add([task], now=NOW, bounds={})
+        (stored,) = await store.get([task.id])
+        assert stored == task
+        assert isinstance(stored.spec.backoff, dict) and list(stored.spec.backoff) == list(rules)
 
     async def test_a_stored_task_comes_back_exactly_as_given(self, store: Store) -> None:
         """A1: every field."""

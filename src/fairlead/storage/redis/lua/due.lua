@@ -11,27 +11,7 @@ if ARGV[3] == '' then
   return redis.call('zrangebyscore', key, '-inf', now, 'withscores', 'limit', 0, limit)
 end
 
-local function beyond(id, mark)
-  for at = 1, 16 do
-    local left, right = string.byte(id, at), string.byte(mark, at)
-    if left ~= right then
-      return left > right
-    end
-  end
-  return false
-end
-
--- Alarms of one moment are many when tasks came in bulk: find the place among them by halving, not by walking.
-local low = redis.call('zcount', key, '-inf', '(' .. ARGV[3])
-local high = redis.call('zcount', key, '-inf', ARGV[3])
-while low < high do
-  local middle = math.floor((low + high) / 2)
-  if beyond(redis.call('zrange', key, middle, middle)[1], ARGV[4]) then
-    high = middle
-  else
-    low = middle + 1
-  end
-end
+local low = count_before(key, ARGV[3], ARGV[4], true)
 local last = redis.call('zcount', key, '-inf', now)
 local count = math.min(limit, last - low)
 if count <= 0 then

@@ -1,0 +1,68 @@
+"""`top`: everything at a glance, again and again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from fairlead.cli import showing
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.cli.output import console, on_terminal, write_json, write_styled
+from fairlead.core.errors import InvalidSettings
+from fairlead.engine.inline import run_inline
+from fairlead.engine.survey import Survey, survey
+from fairlead.sdk.configuration import masked
+from fairlead.wire.survey import survey_shown
+
+_SHORTEST: Final = 0.1
+_LONGEST: Final = 3600.0
+
+
+def top(
+    *,
+    once: Annotated[bool, Parameter(help="Show everything once and end, for scripts; with all rows.")] = False,
+    interval: Annotated[float, Parameter(help="Seconds between two looks; 2 if not said.", metavar="S")] = 2.0,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Watch everything at a glance: queues, throughput, workers, what runs longest and the newest errors.
+
+    `q` quits. A store that is out of reach is said so, with how things last stood, until it answers again. The tasks
+    that run longest are found among the 200 running ones that were submitted first, and errors among the 200 failed
+    tasks and dead letters that were submitted last.
+    """
+    if not _SHORTEST <= interval <= _LONGEST:
+        raise InvalidSettings(f"--interval {interval:g} is out of range; use {_SHORTEST:g} to {_LONGEST:g} seconds")
+    if not once:
+        _check_terminal(as_json=common.json)
+    with reached(common) as connection:
+        engine = connection.inline()
+        seen = run_inline(survey(engine))
+        if common.json:
+            write_json(survey_shown(seen, lambda task: showing.brief(task, engine)))
+        elif once:
+            _write(masked(connection.url), seen)
+        else:
+            # A system without such terminals has been refused already.
+            from fairlead.cli.watching import watch
+
+            watch(engine, masked(connection.url), seen, interval)
+
+
+def _check_terminal(*, as_json: bool) -> None:
+    if as_json:
+        raise InvalidSettings("--json needs --once: a view that goes on and on is no document")
+    if not (sys.stdin.isatty() and on_terminal()):
+        raise InvalidSettings("top needs a terminal to draw on and to read keys from; use --once elsewhere")
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown") or sys.platform == "win32":
+        raise InvalidSettings("this terminal cannot show a picture in place; use --once, or set TERM to what it is")
+
+
+def _write(store: str, seen: Survey) -> None:
+    from fairlead.cli.picture import whole
+
+    screen = console() if on_terminal() else None
+    for line in whole(store, seen, None if screen is None else screen.width):
+        write_styled(line, screen)

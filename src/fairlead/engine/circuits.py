@@ -1,0 +1,105 @@
+"""Circuits as people set them, look at them and turn them by hand. How engines heed them is in `breakers`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from fairlead.core.circuit import Circuit, CircuitSettings, closed, configured, opened
+from fairlead.core.errors import CircuitNotFound, StoreUnavailable
+from fairlead.core.identity import check_name
+from fairlead.engine.breakers import BELL, KIND, circuit_in
+from fairlead.engine.ledger import Ledger
+from fairlead.storage.values import Record
+
+_TRIES: Final = 100
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class Circuits:
+    """The circuits of one store, by task type."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._store = ledger.store
+        self._clock = ledger.clock
+
+    async def all(self) -> dict[str, Circuit]:
+        """Every circuit, by its task type."""
+        found = [(record.name, circuit_in(record)) for record in await self._store.scan(KIND)]
+        return {name: circuit for name, circuit in found if circuit is not None}
+
+    async def find(self, task_type: str) -> Circuit | None:
+        """The circuit of a task type, if it has one: whether it is open, and until when, is in its status."""
+        return (await self.all()).get(task_type)
+
+    async def get(self, task_type: str) -> Circuit:
+        """The circuit of a task type; raises CircuitNotFound if it has none."""
+        circuit = await self.find(check_name("task_type", task_type))
+        if circuit is None:
+            raise CircuitNotFound(task_type)
+        return circuit
+
+    async def set(self, task_type: str, settings: CircuitSettings) -> Circuit:
+        """Give a task type a circuit, or its circuit other settings; how it stands is left as it is."""
+        return await self._change(task_type, lambda circuit: configured(circuit, settings, declared=False))
+
+    async def declare(self, circuits: Mapping[str, CircuitSettings]) -> None:
+        """Set the circuits that a program declares, but for those that a person has set."""
+        for task_type, settings in circuits.items():
+            await self._change(
+                task_type,
+                lambda circuit, settings=settings: (  # type: ignore[misc]
+                    configured(circuit, settings, declared=True) if circuit is None or circuit.declared else circuit
+                ),
+            )
+
+    async def remove(self, task_type: str) -> Circuit:
+        """Take a task type's circuit away, so that its tasks are claimed whatever becomes of them; how it stood."""
+        circuit = await self.get(task_type)
+        if not await self._store.drop(KIND, task_type):
+            raise CircuitNotFound(task_type)
+        await self._ring()
+        return circuit
+
+    async def open(self, task_type: str) -> Circuit:
+        """Open a circuit by hand: its tasks wait, and some are tried after the usual time."""
+        return await self._turn(task_type, lambda circuit: opened(circuit, self._clock.now()))
+
+    async def close(self, task_type: str) -> Circuit:
+        """Close a circuit by hand: its tasks are claimed again, and what was counted is forgotten."""
+        return await self._turn(task_type, lambda circuit: closed(circuit, self._clock.now()))
+
+    async def _turn(self, task_type: str, turn: Callable[[Circuit], Circuit]) -> Circuit:
+        def step(circuit: Circuit | None) -> Circuit:
+            if circuit is None:
+                raise CircuitNotFound(task_type)
+            return turn(circuit)
+
+        return await self._change(task_type, step)
+
+    async def _change(self, task_type: str, change: Callable[[Circuit | None], Circuit]) -> Circuit:
+        check_name("task_type", task_type)
+        for _ in range(_TRIES):
+            record = await self._record(task_type)
+            before = None if record is None else circuit_in(record)
+            after = change(before)
+            if after == before:
+                return after
+            expected = 0 if record is None else record.version
+            if await self._store.put(KIND, task_type, _encode(after), expected=expected) is not None:
+                await self._ring()
+                if before is not None and after.state is not before.state:
+                    self._ledger.breakers.tell(task_type, after)
+                    await self._ledger.finish()
+                return after
+        raise StoreUnavailable(f"the circuit of {task_type!r} changed {_TRIES} times meanwhile; try again later")
+
+    async def _record(self, task_type: str) -> Record | None:
+        return next((record for record in await self._store.scan(KIND) if record.name == task_type), None)
+
+    async def _ring(self) -> None:
+        await self._store.put(BELL, BELL, b"")
+        self._ledger.book.expire()

@@ -1,0 +1,168 @@
+"""Explaining: why a task waits, or ran when it ran.
+
+What is decided elsewhere is asked there: `SOURCES` lists who may know why a waiting task cannot start. A feature that
+holds tasks back adds its function there, and its code to `CauseCode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fairlead.core.explanation import Cause, CauseCode, Explanation, Forecast
+from fairlead.core.instant import SECOND, Instant, brief
+from fairlead.core.order import treated_as
+from fairlead.core.outlook import steady_table
+from fairlead.core.recount import recount, retried_after
+from fairlead.core.task import Reason, State, Task
+from fairlead.engine.ability import able, obstacle
+from fairlead.engine.forecasting import NAMED, Sight, free_slots, lane_places, line_causes, place_of
+from fairlead.engine.ledger import Ledger
+from fairlead.engine.presence import Presence, WorkerPresence
+
+_NOT_IN_LINE: Final = "it has no place in line before it is due"
+
+
+class Circumstances(Struct, frozen=True, kw_only=True):
+    """What a source of causes may look at."""
+
+    ledger: Ledger
+    """The store, and the queues as the engine knows them."""
+    task: Task
+    """One that waits."""
+    now: Instant
+    workers: Sequence[WorkerPresence]
+
+
+Source: TypeAlias = Callable[[Circumstances], Awaitable[Sequence[Cause]]]
+
+
+async def pauses(seen: Circumstances) -> Sequence[Cause]:
+    """That someone paused its queue or its type."""
+    spec, book = seen.task.spec, seen.ledger.book
+    causes: list[Cause] = []
+    if spec.queue in book.paused:
+        text = f"the queue {spec.queue} is paused; `fairlead queues resume {spec.queue}` lets it go on"
+        causes.append(Cause(CauseCode.QUEUE_PAUSED, text, {"queue": spec.queue}, blocks=True))
+    if spec.type in book.paused_types:
+        text = f"the task type {spec.type} is paused; `fairlead queues resume --type {spec.type}` lets it go on"
+        causes.append(Cause(CauseCode.TYPE_PAUSED, text, {"type": spec.type}, blocks=True))
+    return causes
+
+
+async def abilities(seen: Circumstances) -> Sequence[Cause]:
+    """That no live worker could take it."""
+    cause = obstacle(seen.workers, seen.task.lane)
+    return () if cause is None else (cause,)
+
+
+SOURCES: Final[tuple[Source, ...]] = (pauses, abilities)
+"""Who may know why a waiting task cannot start; what is told first comes first."""
+
+
+class Explainer:
+    """Explains the tasks of one store."""
+
+    def __init__(self, ledger: Ledger, presence: Presence) -> None:
+        self._ledger = ledger
+        self._presence = presence
+
+    async def explain(self, task: Task) -> Explanation:
+        """Why a task waits, or ran when it ran. Costs O(lanes + workers), however many tasks wait."""
+        book = self._ledger.book
+        await book.refresh()
+        now = self._ledger.clock.now()
+        spec, status = task.spec, task.status
+        table = steady_table(book.settings_of(spec.queue).order)
+        explanation = Explanation(
+            task_id=task.id,
+            type=spec.type,
+            queue=spec.queue,
+            state=status.state,
+            at=now,
+            priority=status.priority,
+            effective_priority=status.priority if table is None else treated_as(table, task, now),
+            causes=recount(task, table, now),
+        )
+        if status.state is State.SCHEDULED:
+            return await self._explain_scheduled(task, explanation)
+        if status.state is State.QUEUED:
+            return await self._explain_queued(task, explanation)
+        return explanation
+
+    async def _explain_scheduled(self, task: Task, known: Explanation) -> Explanation:
+        workers = await self._presence.workers()
+        blocking = await self._blocking(task, known.at, workers)
+        takers = able(workers, task.lane)
+        forecast = Forecast(
+            workers=len(takers),
+            worker_ids=tuple(worker.id for worker in takers[:NAMED]),
+            free_slots=free_slots(takers),
+            no_estimate=_NOT_IN_LINE,
+            no_latest=_NOT_IN_LINE,
+        )
+        causes = (_scheduled(task, known.at), *blocking, *known.causes)
+        return replace(known, causes=causes, due_at=task.status.ready_at, forecast=forecast)
+
+    async def _explain_queued(self, task: Task, known: Explanation) -> Explanation:
+        ledger, workers = self._ledger, await self._presence.workers()
+        tally = await ledger.store.tally()
+        sight = Sight(
+            task=task,
+            now=known.at,
+            policy=ledger.book.settings_of(task.spec.queue).order,
+            lanes=[
+                line for line in tally.lanes if line.lane.queue == task.spec.queue and line.counts.get(State.QUEUED)
+            ],
+            workers=workers,
+            paused_types=ledger.book.paused_types,
+        )
+        places = lane_places(sight)
+        counts = await ledger.store.count([stretch for each in places for stretch in each.stretches()])
+        place, forecast = place_of(sight, places, counts)
+        blocking = await self._blocking(task, known.at, workers)
+        if blocking:
+            forecast = _unable(forecast, blocking[0])
+        causes = (*blocking, *line_causes(place, forecast), *known.causes)
+        return replace(known, causes=causes, line=place, forecast=forecast)
+
+    async def _blocking(self, task: Task, now: Instant, workers: Sequence[WorkerPresence]) -> list[Cause]:
+        seen = Circumstances(ledger=self._ledger, task=task, now=now, workers=workers)
+        return [cause for source in SOURCES for cause in await source(seen)]
+
+
+def _unable(forecast: Forecast, cause: Cause) -> Forecast:
+    """What can be said of the start of a task that something keeps from starting."""
+    why = f"it cannot start before that has changed: {cause.text}"
+    return replace(forecast, estimated_start=None, latest_start=None, assumptions=(), no_estimate=why, no_latest=why)
+
+
+def _scheduled(task: Task, now: Instant) -> Cause:
+    """Why a task has yet to be queued."""
+    status = task.status
+    left = status.ready_at - now
+    if left <= 0:
+        return Cause(
+            CauseCode.SWEEP_LATE,
+            f"it has been due for {brief(-left)}, and no worker or server has swept since; one that runs does so every "
+            f"second",
+            {"late_seconds": -left / SECOND},
+        )
+    if status.reason is Reason.SUBMITTED:
+        return Cause(
+            CauseCode.NOT_DUE, f"it was submitted to run later, and is due in {brief(left)}", {"seconds": left / SECOND}
+        )
+    failure = None if status.reason is Reason.HANDED_BACK else status.failure
+    return Cause(
+        CauseCode.BACKOFF,
+        f"{retried_after(status.attempts, status.reason, failure)}, and the next is due in {brief(left)}",
+        {
+            "seconds": left / SECOND,
+            "attempt": status.attempts,
+            "reason": status.reason.value,
+            "error": None if failure is None else failure.type,
+        },
+    )

@@ -1,0 +1,86 @@
+"""How a task is retried: one policy for all errors, and rules for single ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final, TypeAlias
+
+from msgspec import Meta, Struct
+
+from fairlead.core import retry
+from fairlead.core.errors import InvalidTask
+from fairlead.core.instant import SECOND, span
+from fairlead.core.retry import Backoff, RetryRules
+
+_YEAR: Final = 366 * 86_400
+
+
+class RetryPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long to wait before a retry: `initial_seconds * factor^n`, at most `max_seconds`, give or take `jitter`."""
+
+    initial_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] = 1.0
+    factor: Annotated[float, Meta(ge=1, le=1000)] = 2.0
+    max_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] = 300.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    """How far chance may move the wait, as a share of it."""
+
+
+class RetryRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What becomes of a task after one kind of error; what is left out is as for all errors."""
+
+    error: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})]
+    """The error's type: `TimeoutError` in any module, `requests.HTTPError` in that module or below it, or `*` for any
+    error. `Timeout` is an attempt that was stopped at its timeout."""
+    max_retries: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    """After how many retries, whatever they were spent on, this error is the last."""
+    retry_policy: RetryPolicy | None = None
+    """How long to wait after this error."""
+    reject: bool = False
+    """Whether this error is never retried; then nothing else is said of it."""
+
+
+Rules: TypeAlias = Annotated[tuple[RetryRule, ...], Meta(extra_json_schema={"maxItems": 50})]
+
+
+def backoff_of(policy: RetryPolicy | None) -> Backoff | None:
+    """The backoff that a policy describes."""
+    if policy is None:
+        return None
+    return Backoff(
+        initial=span(policy.initial_seconds),
+        factor=policy.factor,
+        ceiling=span(policy.max_seconds),
+        jitter=policy.jitter,
+    )
+
+
+def policy_of(backoff: Backoff | None) -> RetryPolicy | None:
+    """A backoff in seconds."""
+    if backoff is None:
+        return None
+    return RetryPolicy(
+        initial_seconds=backoff.initial / SECOND,
+        factor=backoff.factor,
+        max_seconds=backoff.ceiling / SECOND,
+        jitter=backoff.jitter,
+    )
+
+
+def rules_of(shapes: Sequence[RetryRule]) -> RetryRules | None:
+    """The rules that a request names, in its order; None if it names none."""
+    rules: RetryRules = {}
+    for shape in shapes:
+        if shape.error in rules:
+            raise InvalidTask("retry_rules", f"there are two retry rules for {shape.error!r}; keep one of them")
+        rules[shape.error] = retry.RetryRule(
+            max_retries=shape.max_retries, backoff=backoff_of(shape.retry_policy), reject=shape.reject
+        )
+    return rules or None
+
+
+def rules_shown(rules: RetryRules | None) -> tuple[RetryRule, ...]:
+    """Rules as a request would name them."""
+    return tuple(
+        RetryRule(error=error, max_retries=rule.max_retries, retry_policy=policy_of(rule.backoff), reject=rule.reject)
+        for error, rule in (rules or {}).items()
+    )

@@ -1,0 +1,237 @@
+"""Explaining tasks, on every store: where each stands, who could take it, and why it ran when it ran."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from fairlead.core.errors import StoreUnavailable, TaskNotFound
+from fairlead.core.events import Completed, Failed
+from fairlead.core.explanation import Cause, CauseCode
+from fairlead.core.identity import WorkerId
+from fairlead.core.instant import HOUR, MINUTE, SECOND
+from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
+from fairlead.core.outlook import Promotion
+from fairlead.core.settings import Settings
+from fairlead.core.task import Priority, State, Task
+from fairlead.engine import explaining, lookout
+from fairlead.engine.engine import Submitted
+from fairlead.storage.memory import MemoryStore
+from fairlead.storage.protocol import Store
+from fairlead.storage.values import Record
+from fairlead.wire.explanations import explanation_of, explanation_shown
+from tests.engine.building import BOOM, Bench, a_wish
+from tests.server.serving import NOBODY
+
+CRITICAL, HIGH, MEDIUM, LOW = Priority
+ONE = WorkerId("one")
+
+
+@pytest.fixture
+def bench(any_store: Store) -> Bench:
+    return Bench(store=any_store, batching=False)
+
+
+async def join(bench: Bench, **what: object) -> None:
+    about: dict[str, object] = {"queues": ["default"], "capacity": 4} | what
+    await bench.engine.presence.register(ONE, **about)  # type: ignore[arg-type]
+
+
+async def codes(bench: Bench, task: Task) -> list[str]:
+    return [cause.code for cause in (await bench.engine.explain(task.id)).causes]
+
+
+@pytest.mark.parametrize("order", [Promote(low=2, medium=3, high=4), Strict(), HeadStart(high=3 * SECOND)], ids=type)
+async def test_the_position_is_that_of_the_claim(any_store: Store, order: Policy) -> None:
+    """What is said of every task of a mixed line is the order in which a worker then gets them."""
+    bench = Bench(Settings(order=order), store=any_store, batching=False)
+    luck = random.Random(7)
+    told: dict[int, str] = {}
+    ids = []
+    for _ in range(40):
+        wish = {"priority": luck.choice(list(Priority)), "type": luck.choice(["a", "b"])}
+        requires = luck.choice([frozenset(), frozenset({"gpu"})])
+        ids.append((await bench.submit(**wish, requires=requires)).id)
+        bench.clock.advance(luck.randrange(2))
+    await bench.submit(queue="other", priority=CRITICAL)
+    for task_id in ids:
+        line = (await bench.engine.explain(task_id)).line
+        assert line is not None and line.exact and line.ahead == sum(line.ahead_by_priority.values())
+        told[line.position] = task_id
+    claimed = await bench.claim(40, capabilities=["gpu"])
+    assert [told[position] for position in range(1, 41)] == [task.id for task in claimed]
+
+
+async def test_a_waiting_task_is_told_when_it_is_promoted_and_when_nothing_can_pass_it(bench: Bench) -> None:
+    task = await bench.submit(priority=LOW)
+    since = bench.clock.now()
+    bench.clock.advance(15 * MINUTE)
+    told = await bench.engine.explain(task.id)
+    assert (told.priority, told.effective_priority) == (LOW, MEDIUM)
+    assert told.line is not None
+    assert told.line.next_promotion == Promotion(since + 30 * MINUTE, HIGH)
+    assert told.line.unpassable_from == since + HOUR
+
+
+async def test_why_nobody_takes_it(bench: Bench) -> None:
+    task = await bench.submit(type="render", requires=frozenset({"gpu"}))
+    assert await codes(bench, task) == [CauseCode.NO_WORKERS]
+    await join(bench, types=["send_mail"])
+    assert await codes(bench, task) == [CauseCode.TYPE_UNKNOWN]
+    await join(bench, types=["render"])
+    assert await codes(bench, task) == [CauseCode.CAPABILITY_MISSING]
+    await join(bench, queues=["video"], capabilities=["gpu"])
+    assert await codes(bench, task) == [CauseCode.QUEUE_UNSERVED]
+    await join(bench, capabilities=["gpu"])
+    assert await codes(bench, task) == [CauseCode.NEXT_IN_LINE]
+    await bench.engine.presence.beat(ONE, running=0, draining=True)
+    assert await codes(bench, task) == [CauseCode.ALL_DRAINING]
+    bench.clock.advance(MINUTE)
+    told = await bench.engine.explain(task.id)
+    assert told.causes[0].code == CauseCode.NO_WORKERS and told.causes[0].data == {"dead": 1}
+    assert told.summary.startswith("it is queued: no worker is running; 1 was lost")
+    assert told.forecast is not None and told.forecast.estimated_start is None
+    assert told.forecast.no_estimate is not None and "no worker is running" in told.forecast.no_estimate
+
+
+async def test_pauses_come_first(bench: Bench) -> None:
+    task = await bench.submit()
+    await join(bench)
+    await bench.engine.queues.pause("default")
+    await bench.engine.queues.pause_type("send_mail")
+    told = await bench.engine.explain(task.id)
+    assert [cause.code for cause in told.causes] == [
+        CauseCode.QUEUE_PAUSED,
+        CauseCode.TYPE_PAUSED,
+        CauseCode.NEXT_IN_LINE,
+    ]
+    assert all(cause.blocks for cause in told.causes[:2])
+    assert told.forecast is not None and (told.forecast.workers, told.forecast.latest_start) == (1, None)
+
+
+async def test_the_pace_of_its_workers_gives_the_start(bench: Bench) -> None:
+    await join(bench, capacity=1)
+    for _ in range(30):
+        await bench.submit()
+        (task,) = await bench.claim(1, ONE)
+        await bench.settle(task, Completed(None))
+    bench.clock.advance(10 * SECOND)
+    await bench.submit()
+    await bench.claim(1, ONE)
+    await bench.engine.presence.beat(ONE, running=1)
+    waiting = [await bench.submit() for _ in range(6)]
+    told = await bench.engine.explain(waiting[-1].id)
+    assert [cause.code for cause in told.causes] == [CauseCode.TASKS_AHEAD, CauseCode.WORKERS_BUSY]
+    assert told.forecast is not None
+    # 30 in the ten seconds that it is there: five ahead, and then this one.
+    assert told.forecast.rate == 3.0 and told.forecast.worker_ids == (ONE,)
+    assert told.forecast.estimated_start == told.at + 2 * SECOND
+    assert told.forecast.latest_start == told.at + 50 * MINUTE + 2 * SECOND
+    # Nothing is lost on the way over HTTP.
+    assert explanation_of(explanation_shown(told)) == told
+
+
+async def test_a_scheduled_task_is_told_until_when_and_why(bench: Bench) -> None:
+    await join(bench)
+    later = await bench.submit(delay=MINUTE)
+    told = await bench.engine.explain(later.id)
+    assert (told.causes[0].code, told.causes[0].data) == (CauseCode.NOT_DUE, {"seconds": 60.0})
+    assert told.due_at == later.status.ready_at and told.line is None
+    assert told.forecast is not None and told.forecast.worker_ids == (ONE,)
+    failed = await bench.settle(await bench.executing(), Failed(failure=BOOM))
+    told = await bench.engine.explain(failed.id)
+    assert told.state is State.SCHEDULED and told.causes[0].code == CauseCode.BACKOFF
+    assert told.causes[0].text.startswith("attempt 1 failed (Boom: it went boom), and the next is due in ")
+    bench.clock.advance(MINUTE)
+    assert (await codes(bench, failed))[0] == CauseCode.SWEEP_LATE
+
+
+async def test_an_ended_task_is_told_why_it_ran_when_it_ran(bench: Bench) -> None:
+    task = await bench.submit(priority=LOW)
+    bench.clock.advance(11 * MINUTE)
+    (claimed,) = await bench.claim(1, ONE)
+    running = await bench.engine.explain(task.id)
+    assert [cause.code for cause in running.causes] == [CauseCode.ATTEMPT_BEGAN, CauseCode.EXECUTING]
+    bench.clock.advance(SECOND)
+    await bench.settle(claimed, Completed(None))
+    told = await bench.engine.explain(task.id)
+    assert [cause.code for cause in told.causes] == [CauseCode.ATTEMPT_BEGAN, CauseCode.ENDED]
+    assert told.causes[0].data == {
+        "attempt": 1,
+        "waited_seconds": 660.0,
+        "worker": "one",
+        "served_as": "medium",
+        "promoted": True,
+    }
+    assert told.effective_priority is MEDIUM and told.line is None and told.forecast is None
+
+
+async def test_drawn_turns_are_explained_too(any_store: Store) -> None:
+    bench = Bench(Settings(order=Weighted()), store=any_store, batching=False)
+    await join(bench)
+    tasks = [await bench.submit(priority=priority) for priority in (LOW, LOW, CRITICAL)]
+    line = (await bench.engine.explain(tasks[1].id)).line
+    assert line is not None and line.ahead_by_priority == {CRITICAL: 1, HIGH: 0, MEDIUM: 0, LOW: 1}
+    (claimed,) = await bench.claim()
+    assert (await bench.engine.explain(claimed.id)).effective_priority is claimed.status.priority
+
+
+async def test_no_task_is_no_explanation(bench: Bench) -> None:
+    with pytest.raises(TaskNotFound):
+        await bench.engine.explain(NOBODY)  # type: ignore[arg-type]
+
+
+async def test_what_holds_tasks_back_elsewhere_can_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seam for whatever else keeps tasks from starting."""
+    bench = Bench()
+    await join(bench)
+    task = await bench.submit()
+
+    async def held(seen: explaining.Circumstances) -> list[Cause]:
+        assert seen.task == task
+        return [Cause("held", "it is held", blocks=True)]
+
+    monkeypatch.setattr(explaining, "SOURCES", (*explaining.SOURCES, held))
+    told = await bench.engine.explain(task.id)
+    assert told.summary == "it is queued: it is held"
+    assert told.forecast is not None and told.forecast.estimated_start is None
+
+
+class CountingStore(MemoryStore):
+    """Counts how often the workers are looked up, and may be out of reach."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+        self.away = False
+
+    async def scan(self, kind: str) -> list[Record]:
+        if kind == "worker":
+            self.looks += 1
+            if self.away:
+                raise StoreUnavailable("it is away")
+        return await super().scan(kind)
+
+
+async def test_many_submits_look_once_at_the_workers() -> None:
+    store = CountingStore()
+    bench = Bench(store=store)
+    submitted = await bench.engine.submit(a_wish())
+    for _ in range(100):
+        (doubt,) = await bench.engine.doubts(submitted)
+        assert doubt.code == CauseCode.NO_WORKERS
+    assert store.looks == 1
+    await join(bench)
+    bench.clock.advance(lookout.FRESH)
+    assert await bench.engine.doubts(submitted) == ()
+    assert store.looks == 2
+
+
+async def test_a_store_that_is_away_and_a_task_that_was_there_raise_no_doubts() -> None:
+    store = CountingStore()
+    bench = Bench(store=store)
+    submitted = await bench.engine.submit(a_wish())
+    assert await bench.engine.doubts(Submitted(submitted.task, existing=True)) == ()
+    store.away = True
+    assert await bench.engine.doubts(submitted) == ()

@@ -1,0 +1,75 @@
+"""Prometheus' promtool for tests, which checks rules and runs their unit tests.
+
+It is the one that TEST_PROMTOOL names, else `promtool` on PATH, else that of Debian's package `prometheus`, which is
+fetched once into a cache folder, without root. Where none can be had, tests skip with the reason; with CI=true they
+fail.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_FETCH_WITHIN = 300.0
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead-tests"
+
+
+@functools.cache
+def promtool() -> Path | None:
+    """The program; None when there is none."""
+    for candidate in (os.environ.get("TEST_PROMTOOL"), shutil.which("promtool"), _CACHE / "promtool"):
+        if candidate and Path(candidate).exists():
+            return Path(candidate)
+    try:
+        return _fetch()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def promtool_or_skip() -> Path:
+    """The program; skips, or fails in CI, when there is none."""
+    if found := promtool():
+        return found
+    reason = "no promtool here: install Prometheus, put `promtool` on PATH, or name it in TEST_PROMTOOL"
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def _fetch() -> Path:
+    """Take the program out of Debian's package."""
+    with tempfile.TemporaryDirectory(prefix="fl-promtool-") as name:
+        folder = Path(name)
+        try:
+            _apt(folder, "download", "prometheus")
+        except subprocess.SubprocessError:
+            # A machine whose lists of packages are gone, as in most images: read them into a folder of our own.
+            own = [f"Dir::State::lists={folder}/lists", f"Dir::Cache={folder}/cache"]
+            options = [word for option in own for word in ("-o", option)]
+            for place in ("lists/partial", "cache/archives/partial"):
+                (folder / place).mkdir(parents=True)
+            _apt(folder, *options, "update")
+            _apt(folder, *options, "download", "prometheus")
+        (package,) = folder.glob("prometheus_*.deb")
+        _run(folder, "dpkg", "-x", str(package), str(folder / "package"))
+        _CACHE.mkdir(parents=True, exist_ok=True)
+        # In one step: several test processes may fetch it at once.
+        with tempfile.NamedTemporaryFile(dir=_CACHE, delete=False) as fetched:
+            fetched.write((folder / "package/usr/bin/promtool").read_bytes())
+        Path(fetched.name).chmod(0o755)
+        return Path(fetched.name).rename(_CACHE / "promtool")
+
+
+def _apt(folder: Path, *arguments: str) -> None:
+    # Root's apt would give up its rights to a user who cannot write here.
+    _run(folder, "apt-get", "-q", "-o", "APT::Sandbox::User=", *arguments)
+
+
+def _run(folder: Path, *command: str) -> None:
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_FETCH_WITHIN)
