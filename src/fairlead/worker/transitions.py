@@ -86,7 +86,7 @@ class TransitionLog(Watcher):
         lines: list[Line] = []
         for task in tasks:
             spec, status = task.spec, task.status
-            # What nearly always happens is put together here: a member of an enum takes its time to be looked up.
+            # What nearly always happens is put together here, without further calls.
             if status.state is COMPLETED:
                 if informs:
                     took = (status.ended_at or at) - (status.started_at or at)
