@@ -196,6 +196,14 @@ class Engine:
 
     async def submit(self, submission: Submission) -> Submitted:
         """Store a task; it is durable when this returns."""
+        if not tracing.active():
+            return await self._submit_one(submission)
+        with tracing.submitting([submission]) as ((traced,), span):
+            submitted = await self._submit_one(traced)
+            tracing.tell_submitted(span, [submitted.task.id])
+            return submitted
+
+    async def _submit_one(self, submission: Submission) -> Submitted:
         if self.book.stale:
             await self.book.refresh()
         now, queue = self.clock.now(), submission.queue
