@@ -1,4 +1,4 @@
-"""The other process of a worker benchmark: `worker_child.py URL fill|drain|work|pace [COUNT]`."""
+"""The other process of a worker benchmark: `worker_child.py URL fill|drain|observed|work|pace [COUNT]`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ import asyncio
 import sys
 import time
 
-from fairlead import Fairlead
+from fairlead import Fairlead, Metrics
+from fairlead.engine.observe import Observer
+from fairlead.worker.logs import LogSetup, log_handler, start_logging
 from fairlead.worker.serving import _loop_factory
+from fairlead.worker.transitions import TransitionLog
 
 url, role = sys.argv[1:3]
-app = Fairlead(url)
+observers: list[Observer] = []
+if role == "observed":
+    # As `fairlead worker --metrics-port` does.
+    start_logging(LogSetup("info", as_json=True))
+    handler = log_handler()
+    assert handler is not None
+    observers = [TransitionLog(handler), Metrics()]
+app = Fairlead(url, observers=observers)
 ran = 0
 awaited = 0
 all_ran = asyncio.Event()
@@ -62,7 +72,7 @@ if __name__ == "__main__":
     match role:
         case "fill":
             asyncio.run(fill(int(sys.argv[3])))
-        case "drain":
+        case "drain" | "observed":
             # On the event loop that `run_worker` uses.
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(drain(int(sys.argv[3])))
@@ -72,4 +82,4 @@ if __name__ == "__main__":
             print("ready", flush=True)
             app.run_worker()
         case _:
-            sys.exit(f"{role!r} is no role; use fill, drain, pace or work")
+            sys.exit(f"{role!r} is no role; use fill, drain, observed, pace or work")

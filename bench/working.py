@@ -27,10 +27,12 @@ async def measure(store: str, *, repeats: int) -> list[Figure]:
         latencies = await asyncio.to_thread(start_latencies, store)
         typical.append(statistics.median(latencies) * 1_000)
         worst.append(statistics.quantiles(latencies, n=100)[98] * 1_000)
+    added = [await asyncio.to_thread(overhead, store) for _ in range(repeats)]
     memory, processor = await asyncio.to_thread(idle, store)
     return [
         summed(store, "run a full queue, 1 process", "tasks/s", rates, target=8_000),
         summed(store, "worker CPU per 10,000 tasks", "s", costs),
+        summed(store, "CPU that metrics and logs at INFO add", "%", added, target=10, at_most=True),
         summed(store, "submit to start, idle, p50", "ms", typical, target=5, at_most=True),
         summed(store, "submit to start, idle, p99", "ms", worst),
         summed(store, "idle worker with its keeper, memory", "MB", [memory], target=45, at_most=True),
@@ -38,12 +40,20 @@ async def measure(store: str, *, repeats: int) -> list[Figure]:
     ]
 
 
-def run_full_queue(store: str, count: int = 40_000) -> tuple[float, float]:
+def run_full_queue(store: str, count: int = 40_000, *, observed: bool = False) -> tuple[float, float]:
     """The rate of a worker process that finds a full queue, and its CPU seconds per 10,000 tasks."""
     with fresh_url(store) as url:
         _child(url, "fill", str(count))
-        rate, cost = _child(url, "drain", str(count)).split()
+        rate, cost = _child(url, "observed" if observed else "drain", str(count)).split()
         return float(rate), float(cost)
+
+
+def overhead(store: str) -> float:
+    """How much more CPU a worker takes that counts and logs, in percent: one run of each, and each once first."""
+    costs: dict[bool, list[float]] = {False: [], True: []}
+    for observed in (False, True, True, False):
+        costs[observed].append(run_full_queue(store, observed=observed)[1])
+    return (sum(costs[True]) / sum(costs[False]) - 1) * 100
 
 
 def start_latencies(store: str, count: int = 200) -> list[float]:

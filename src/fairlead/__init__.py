@@ -28,6 +28,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, State
 
 if _typing.TYPE_CHECKING:
+    from fairlead.engine.metrics import Metrics
     from fairlead.sdk.app import Fairlead
     from fairlead.sdk.flow import chain, group
     from fairlead.sdk.handle import TaskHandle
@@ -35,6 +36,7 @@ if _typing.TYPE_CHECKING:
 
 _LATER = {
     "Fairlead": "fairlead.sdk.app",
+    "Metrics": "fairlead.engine.metrics",
     "TaskHandle": "fairlead.sdk.handle",
     "chain": "fairlead.sdk.flow",
     "group": "fairlead.sdk.flow",
@@ -63,6 +65,7 @@ __all__ = [
     "InvalidSettings",
     "InvalidTask",
     "LeaseLost",
+    "Metrics",
     "PayloadTooLarge",
     "Priority",
     "QueueFull",

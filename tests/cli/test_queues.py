@@ -201,3 +201,19 @@ def test_limits_that_make_no_sense_are_refused(folder: Folder, option: str, valu
 def test_a_task_is_submitted_with_a_concurrency_key(folder: Folder) -> None:
     shown = folder.quick("submit", "echo", "--concurrency-key", "customer 7", "--json").json
     assert "customer 7" in folder.quick("show", shown["task_id"]).out
+
+
+def test_autoscale_says_how_many_workers_there_should_be(folder: Folder) -> None:
+    folder.submit("echo", "message=hi", "--queue", "mail")
+    told = folder.quick("autoscale", "--queue", "mail", "--capacity", "4", "--json").json
+    assert (told["suggested_workers"], told["ready"], told["capacity_per_worker"]) == (1, 1, 4)
+    assert folder.quick("autoscale", "--queue", "other", "--json").json["suggested_workers"] == 0
+    text = folder.quick("autoscale").out
+    assert "1 suggested, 0 there" in text and "1 ready, 0 executing" in text
+    for arguments, complaint in (
+        (("--capacity", "0"), "a worker with a capacity of 0 runs nothing"),
+        (("--within-seconds", "0"), "a backlog cannot be worked off within 0 s"),
+        (("--queue", "a b"), "queue 'a b' is not a valid name"),
+    ):
+        refused = folder.quick("autoscale", *arguments)
+        assert refused.code == 2 and complaint in refused.error

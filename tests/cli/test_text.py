@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fairlead.cli.moments import ago, brief, parse
-from fairlead.cli.output import clean, one_line
 from fairlead.core.errors import InvalidTask
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND
 from fairlead.wire.moments import iso
+from fairlead.wire.plain import clean, one_line
 
 NOW = 1_800_000_000_000_000
 

@@ -17,7 +17,7 @@ def states(folder: Folder) -> list[State]:
 
 
 def test_it_says_what_to_try_and_that_works(folder: Folder) -> None:
-    with folder.start("up", "--port", "0") as up:
+    with folder.start("up", "--port", "0", "--log-format", "text") as up:
         up.find("is up on sqlite:///fairlead.db")
         (hint,) = up.find("submit echo message=hello --wait")
         assert folder.ok("submit", *hint.partition(" submit ")[2].split()).out == '"hello"\n'

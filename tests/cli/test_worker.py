@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 
+import httpx
 import pytest
 
+from fairlead import Fairlead, Settings
+from fairlead.cli.working import metrics_port_of
+from fairlead.core.errors import InvalidSettings
 from fairlead.core.task import Reason, State
 from fairlead.sdk.keys import KEYS
 from tests.cli.running import Folder, until
+from tests.engine.counting import Read
 
 APP = """
 import asyncio
@@ -51,7 +57,7 @@ def test_an_app_that_cannot_be_found_is_misuse(folder: Folder) -> None:
 
 def test_it_runs_tasks_and_sigterm_lets_them_end(folder: Folder) -> None:
     store = ("--store", "sqlite:///tasks.db")
-    with folder.start("worker", "tasks:app") as worker:
+    with folder.start("worker", "tasks:app", "--log-format", "text") as worker:
         assert folder.ok("submit", "double", "number=21", "--wait", *store).out == "42\n"
         wrong = folder.quick("submit", "double", "number=x", "--wait", *store)
         assert wrong.code == 1 and "ended as failed (rejected): InvalidArguments" in wrong.error
@@ -69,8 +75,12 @@ def test_it_runs_tasks_and_sigterm_lets_them_end(folder: Folder) -> None:
     at_once = KEYS["concurrency"].default
     (line,) = worker.find(f"working on sqlite:///tasks.db: queues default; types double, wait_for; {at_once} at once")
     assert re.fullmatch(r"\S+Z info    \[\d+\] working on .*", line)
-    worker.find("double failed after")
-    assert not [line for line in worker.lines if "completed" in line], "success is no news at this level"
+    (started, completed, *_) = worker.find(" double ")
+    identity = r"[0-9a-f]{32} double"
+    assert re.fullmatch(rf"\S+Z info    \[\d+\] task {identity} started, attempt 1 by \S+, medium", started)
+    assert re.fullmatch(rf"\S+Z info    .* task {identity} completed after \S+ s, attempt 1 by \S+, medium", completed)
+    (failed,) = worker.find("double failed after")
+    assert re.fullmatch(r"\S+Z error   .*, medium \(rejected\): InvalidArguments: .*", failed)
 
 
 def test_a_second_signal_hands_back_what_runs(folder: Folder) -> None:
@@ -78,7 +88,8 @@ def test_a_second_signal_hands_back_what_runs(folder: Folder) -> None:
     flags = ("--store", "sqlite:///mine.db", "--no-keeper", "--log-level", "debug", "--json")
     with folder.start("worker", "tasks:app", *flags) as worker:
         worker.find("the store is sqlite:///mine.db, from --store; the app itself names sqlite:///tasks.db")
-        worker.find(f"task {task_id} wait_for started, attempt 1")
+        (line,) = worker.find('"message":"task started"')
+        assert json.loads(line)["task_id"] == task_id
         worker.send(signal.SIGINT)
         worker.find("leaving: 1 running tasks")
         worker.send(signal.SIGINT)
@@ -93,7 +104,7 @@ def test_a_killed_process_of_several_is_replaced(folder: Folder) -> None:
     with folder.start("worker", "tasks:app", "--processes", "2") as supervisor:
         supervisor.find("working on", 2)
         first, _ = supervisor.find("is pid", 2)
-        victim = int(first.rpartition(" ")[2])
+        victim = int(json.loads(first)["message"].rpartition(" ")[2])
         os.kill(victim, signal.SIGKILL)
         supervisor.find(f"worker process 1 of 2 (pid {victim}) was killed by SIGKILL; another starts in 0.5 s")
         supervisor.find("working on", 3)
@@ -143,3 +154,65 @@ def test_flags_reach_an_app_that_leaves_them_to_the_configuration_and_its_child_
             assert answer.json["result"] == ["sqlite:///mine.db", 44_000_000]
         worker.send(signal.SIGTERM)
         assert worker.wait() == 0
+
+
+def test_each_process_shows_its_metrics_on_a_port_of_its_own(folder: Folder) -> None:
+    store = ("--store", "sqlite:///tasks.db")
+    with folder.start("worker", "tasks:app", "--processes", "2", "--metrics-port", "0") as supervisor:
+        urls = [re.search(r"http://127\.0\.0\.1:\d+/metrics", line) for line in supervisor.find("metrics are at", 2)]
+        for _ in range(3):
+            assert folder.submit("double", "number=4", "--wait", *store) == "8"
+        pages = [Read(httpx.get(url[0]).text) for url in urls if url]
+        supervisor.send(signal.SIGTERM)
+        assert supervisor.wait() == 0
+    done = [page.value("fairlead_tasks_completed_total", type="double", status="completed") or 0 for page in pages]
+    assert len(pages) == 2 and sum(done) == 3
+    for page in pages:
+        assert page.value("fairlead_worker_capacity_used_ratio") == 0
+        assert page.value("fairlead_worker_heartbeat_failures_total") == 0
+        assert "fairlead_queue_depth" not in page.names, "how the store stands is for servers to say"
+
+
+def test_the_processes_count_their_ports_upwards() -> None:
+    assert [metrics_port_of(9100, number) for number in (1, 2, 3)] == [9100, 9101, 9102]
+    assert metrics_port_of(0, 3) == 0
+    with pytest.raises(InvalidSettings, match="metrics_port 65535 leaves no port for process 2"):
+        metrics_port_of(65_535, 2)
+
+
+def test_an_app_that_counts_nothing_has_no_metrics_to_show() -> None:
+    app = Fairlead("memory://", settings=Settings())
+
+    @app.task
+    def nothing() -> None: ...
+
+    with pytest.raises(InvalidSettings, match=r"observers=\[fairlead\.Metrics\(\)\]"):
+        app.run_worker(metrics_port=0)
+
+
+def test_what_handlers_log_carries_their_task_also_from_processes_of_their_own(folder: Folder) -> None:
+    folder.write(
+        "talking.py",
+        "import logging\n"
+        "from fairlead import Fairlead\n"
+        "app = Fairlead('sqlite:///tasks.db')\n"
+        "@app.task\n"
+        "def here() -> None:\n"
+        "    logging.getLogger('mine').warning('hello')\n"
+        "@app.task(isolate=True)\n"
+        "def elsewhere() -> None:\n"
+        "    logging.getLogger('mine').warning('hello')\n",
+    )
+    store = ("--store", "sqlite:///tasks.db")
+    with folder.start("worker", "talking:app") as worker:
+        ids = {
+            name: folder.quick("submit", name, "--wait", "--json", *store).json["task_id"]
+            for name in ("here", "elsewhere")
+        }
+        said = {line["task_type"]: line for line in map(json.loads, worker.find('"message":"hello"', 2))}
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
+    for task_type, task_id in ids.items():
+        line = said[task_type]
+        assert (line["task_id"], line["attempt"], line["level"], line["logger"]) == (task_id, 1, "warning", "mine")
+    assert said["here"]["process"] != said["elsewhere"]["process"]

@@ -14,6 +14,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.task import Failure, Task
 from fairlead.engine.clock import ManualClock
 from fairlead.engine.engine import Engine, Settlement
+from fairlead.engine.metrics import Metrics
 from fairlead.server.app import build
 from fairlead.server.gate import Gate
 from fairlead.server.hub import Hub
@@ -37,8 +38,9 @@ class Service:
         gate: Gate | None = None,
     ) -> None:
         self.clock = ManualClock()
-        self.engine = Engine(store, settings, clock=self.clock)
-        self.hub = Hub(self.engine, server or ServerSettings(rate_limit=0), gate)
+        self.metrics = Metrics()
+        self.engine = Engine(store, settings, clock=self.clock, observers=[self.metrics])
+        self.hub = Hub(self.engine, server or ServerSettings(rate_limit=0), gate, self.metrics)
         # Every answer is held to what the OpenAPI document says of it.
         transport = ValidatingTransport(httpx.ASGITransport(build(self.hub), raise_app_exceptions=True))
         self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080", timeout=30.0)

@@ -196,3 +196,21 @@ def test_a_splitter_keeps_no_more_than_the_limit() -> None:
     assert splitter.feed(b"i\n\nx") == [None, b""]
     assert splitter.rest() == [b"x"]
     assert splitter.rest() == []
+
+
+async def test_the_trace_of_the_request_is_that_of_its_tasks(in_memory: Service) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    traceparent = f"00-{trace}-00f067aa0ba902b7-01"
+    body = [{"task_type": "a"}, {"task_type": "b", "trace_id": "order-17"}]
+    lines = "\n".join(json.dumps(each) for each in body)
+    for header, shown in ((traceparent, (trace, traceparent)), ("00-nonsense", (None, None))):
+        headers = {"traceparent": header}
+        batch = await in_memory.client.post("/api/v1/tasks/batch", json=body, headers=headers)
+        stream = await in_memory.client.post(
+            "/api/v1/tasks/batch", content=lines, headers=headers | {"content-type": "application/x-ndjson"}
+        )
+        streamed = [json.loads(line) for line in stream.text.splitlines()]
+        for results in (batch.json()["results"], streamed):
+            first, second = [await in_memory.show(result["task"]["task_id"]) for result in results]
+            assert (first["trace_id"], first["traceparent"]) == shown
+            assert (second["trace_id"], second["traceparent"]) == ("order-17", None)

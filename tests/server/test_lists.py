@@ -214,8 +214,8 @@ async def test_metrics_are_what_prometheus_reads(service: Service) -> None:
     service.advance(3)
     answer = await service.client.get("/metrics")
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain; version=")
-    assert 'fairlead_queue_depth{priority="high",queue="default"} 1.0' in answer.text
-    assert 'fairlead_queue_oldest_age_seconds{priority="high",queue="default"} 3.0' in answer.text
+    assert 'fairlead_queue_depth{queue="default",priority="high"} 1\n' in answer.text
+    assert 'fairlead_queue_oldest_age_seconds{queue="default",priority="high"} 3\n' in answer.text
 
 
 async def test_stats_that_are_asked_for_together_are_counted_once() -> None:

@@ -62,8 +62,8 @@ async def test_metrics_say_what_is_paused(in_memory: Service) -> None:
     await in_memory.submit(queue="busy")
     await in_memory.post(f"{QUEUE}/pause")
     text = (await in_memory.client.get("/metrics")).text
-    assert 'fairlead_queue_paused{queue="default"} 1.0' in text
-    assert 'fairlead_queue_paused{queue="busy"} 0.0' in text
+    assert 'fairlead_queue_paused{queue="default"} 1\n' in text
+    assert 'fairlead_queue_paused{queue="busy"} 0\n' in text
 
 
 def test_who_wants_a_queues_events_hears_of_its_pause_and_of_no_others() -> None:

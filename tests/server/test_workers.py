@@ -54,6 +54,7 @@ async def test_a_task_goes_to_a_worker_and_its_result_comes_back(service: Servic
         "timeout_seconds": 12.5,
         "attempt": 1,
         "trace_id": "00-1",
+        "traceparent": None,
         "queue": "default",
         "priority": "high",
         "required_capabilities": ["smtp"],

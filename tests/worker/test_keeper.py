@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fairlead.core.errors import StoreUnavailable
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.task import State, Task
 from fairlead.engine.engine import Engine
@@ -28,7 +29,7 @@ async def claimed(crew: Crew) -> Task:
 async def keep_and_tell(crew: Crew, keeper: Keeper) -> None:
     """A keeper renews what it is told of, tells once of a cancel and of a loss, and forgets what is dropped."""
     heard: list[tuple[TaskId, Pulse]] = []
-    await keeper.start(lambda task_id, pulse: heard.append((task_id, pulse)))
+    await keeper.start(lambda task_id, pulse: heard.append((task_id, pulse)), lambda count: None)
     try:
         held, asked, lost, dropped = [await claimed(crew) for _ in range(4)]
         keeper.hold([held, asked, lost, dropped])
@@ -121,3 +122,18 @@ async def test_a_stopped_process_is_told_from_a_running_one() -> None:
         process.kill()
         await process.communicate()
     assert not is_stopped(process.pid)
+
+
+async def test_heartbeats_that_do_not_arrive_are_counted(crew: Crew) -> None:
+    class Unreachable(MemoryStore):
+        async def extend(self, *arguments: object, **options: object) -> list[Pulse]:
+            raise StoreUnavailable("gone")
+
+    failures: list[int] = []
+    keeper = ThreadKeeper(Engine(Unreachable(), SETTINGS, batching=False))
+    await keeper.start(lambda task_id, pulse: None, failures.append)
+    try:
+        keeper.hold([await claimed(crew)])
+        await eventually(lambda: sum(failures) >= 2)
+    finally:
+        await keeper.close()

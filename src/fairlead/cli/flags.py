@@ -26,6 +26,7 @@ HOST: Final = _flag("host", "ADDRESS")
 PORT: Final = _flag("port", "N")
 ROOT_PATH: Final = _flag("root_path", "PATH")
 TRUSTED_PROXIES: Final = _flag("trusted_proxies", "A,B")
+METRICS_PORT: Final = _flag("metrics_port", "N")
 LOG_LEVEL: Final = _flag("log_level", "LEVEL")
 
 AnySetting: TypeAlias = Annotated[

@@ -13,29 +13,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
+from fairlead.wire.plain import clean as clean
+from fairlead.wire.plain import one_line as one_line
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
-# Marks that turn the direction of text around can make one thing look like another.
-_TURNS: Final = {code: f"\\u{code:04x}" for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-_UNSAFE: Final = _CONTROLS | _TURNS | {ord("\u2028"): "\\u2028", ord("\u2029"): "\\u2029"}
-
-
 _GAP: Final = "  "
 _LEAST: Final = 8
 """A column is cut to no less than this."""
-
-
-def clean(text: str) -> str:
-    """Text with everything made visible that would act on a terminal; newlines and tabs stay."""
-    return text.translate(_UNSAFE)
-
-
-def one_line(text: str) -> str:
-    """Clean text on a single line."""
-    return clean(" ".join(text.split("\n")))
 
 
 def complain(message: str, *, as_json: bool, pointer: str = "") -> None:

@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "queues": (OPERATING, "fairlead.cli.queues:queues"),
     "circuits": (OPERATING, "fairlead.cli.circuits:circuits"),
     "workers": (OPERATING, "fairlead.cli.workers:workers"),
+    "autoscale": (OPERATING, "fairlead.cli.scaling:autoscale"),
     "cancel": (TASKS, "fairlead.cli.acting:cancel"),
     "replay": (TASKS, "fairlead.cli.acting:replay"),
     "discard": (TASKS, "fairlead.cli.acting:discard"),

@@ -13,12 +13,13 @@ from cyclopts import Parameter
 
 from fairlead._version import __version__
 from fairlead.cli import flags
-from fairlead.cli.logs import start_logging, task_observer
+from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
 from fairlead.cli.working import leave_at_once
 from fairlead.core.errors import InvalidSettings
 from fairlead.engine.engine import Engine
+from fairlead.engine.metrics import Metrics
 from fairlead.sdk.configuration import Configuration, masked
 from fairlead.sdk.connection import Connection
 from fairlead.sdk.keys import KEYS
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fairlead.cli")
 
-NEEDED: Final = ("starlette", "uvicorn", "httptools", "websockets", "prometheus_client")
+NEEDED: Final = ("starlette", "uvicorn", "httptools", "websockets")
 """What the server needs beyond a bare install."""
 INSTALL: Final = "install it with `pip install 'fairlead[server]'`"
 
@@ -71,22 +72,23 @@ def serve(
         "trusted-proxies": trusted_proxies, "log-level": log_level, **settings,
     }  # fmt: skip
     configuration = configured(common, given)
-    start_logging(configuration.log_level, as_json=common.json)
+    transitions = start_logs(configuration, common)
     if not has_server():
         raise InvalidSettings(f"the server is not installed; {INSTALL}")
     check_url(configuration.store)
     check_journal(configuration.store, configuration.journal_url)
+    metrics = Metrics()
     connection = Connection(
         configuration.store,
         configuration.engine_settings(),
         journal=configuration.journal_url,
-        observers=[task_observer(chatty=False)],
+        observers=[transitions, metrics],
     )
     servers: list[Server] = []
 
     async def prepare() -> Sequence[Service]:
         try:
-            servers.append(await open_server(await connection.engine(), configuration))
+            servers.append(await open_server(await connection.engine(), configuration, metrics))
         except BaseException:
             await connection.close()
             raise
@@ -111,7 +113,7 @@ def has_server() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in NEEDED)
 
 
-async def open_server(engine: Engine, configuration: Configuration, *, sweep: bool = True) -> Server:
+async def open_server(engine: Engine, configuration: Configuration, metrics: Metrics, *, sweep: bool = True) -> Server:
     """A server as the configuration wants it; it listens already."""
     from fairlead.server import running
     from fairlead.server.binding import Binding
@@ -135,7 +137,7 @@ async def open_server(engine: Engine, configuration: Configuration, *, sweep: bo
         trusted_proxies=configuration.trusted_proxies or "",
         grace_seconds=configuration.drain_seconds,
     )
-    return await running.open_server(engine, binding, settings, sweep=sweep)
+    return await running.open_server(engine, binding, settings, sweep=sweep, metrics=metrics)
 
 
 def _root_path(written: str | None) -> str:

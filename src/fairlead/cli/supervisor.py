@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 log = logging.getLogger("fairlead.cli")
@@ -28,9 +28,10 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class Supervisor:
-    """Keeps a number of children running the same command until it is asked to leave."""
+    """Keeps a number of children running until it is asked to leave."""
 
-    def __init__(self, command: Sequence[str], count: int) -> None:
+    def __init__(self, command: Callable[[int], Sequence[str]], count: int) -> None:
+        """The command is that of the first child, the second, and so on."""
         self._command = command
         self._count = count
         self._children: dict[int, asyncio.subprocess.Process] = {}
@@ -84,7 +85,7 @@ class Supervisor:
 
     async def _start(self, place: int) -> asyncio.subprocess.Process:
         # A group of its own: the terminal's Ctrl-C must reach a child once, through this process, and not twice.
-        child = await asyncio.create_subprocess_exec(*self._command, stdin=subprocess.DEVNULL, process_group=0)
+        child = await asyncio.create_subprocess_exec(*self._command(place), stdin=subprocess.DEVNULL, process_group=0)
         self._children[place] = child
         log.info("worker process %d of %d is pid %d", place, self._count, child.pid)
         if self._leaving.is_set():

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from fairlead._version import __version__
 from fairlead.cli import flags
-from fairlead.cli.logs import start_logging, task_observer
+from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
 from fairlead.cli.serving import INSTALL, has_server, open_server
 from fairlead.cli.working import leave_at_once
+from fairlead.engine.metrics import Metrics
 from fairlead.sdk.app import Fairlead
 from fairlead.sdk.builtin import builtin_app
 from fairlead.sdk.configuration import Configuration, masked
@@ -48,8 +49,9 @@ def up(
     signal.signal(signal.SIGTERM, leave_at_once)
     given = {"concurrency": concurrency, "host": host, "port": port, "log-level": log_level, **settings}
     configuration = configured(common, given)
-    start_logging(configuration.log_level, as_json=common.json)
-    app = builtin_app(configuration, observers=[task_observer(chatty=True)])
+    transitions = start_logs(configuration, common)
+    metrics = Metrics()
+    app = builtin_app(configuration, observers=[transitions, metrics])
     servers: list[Server] = []
 
     async def prepare() -> Sequence[Service]:
@@ -57,7 +59,7 @@ def up(
             if has_server():
                 # The worker sweeps already.
                 engine = await app.store_connection().engine()
-                servers.append(await open_server(engine, configuration, sweep=False))
+                servers.append(await open_server(engine, configuration, metrics, sweep=False))
             return [*servers, await _worker(app, configuration)]
         except BaseException:
             await app.close()
@@ -77,13 +79,14 @@ def up(
 
 
 async def _worker(app: Fairlead, configuration: Configuration) -> Service:
-    return await app.worker(
+    worker = await app.worker(
         queues=configuration.queues,
         capabilities=configuration.capabilities,
         settings=WorkerSettings(concurrency=configuration.concurrency, drain_seconds=configuration.drain_seconds),
         # The built-in handlers never hold the interpreter for long, so a thread can send their heartbeats.
         keeper_process=False,
     )
+    return await app.exposed(worker, configuration.metrics_host, configuration.metrics_port)
 
 
 def _welcome(app: Fairlead, configuration: Configuration, url: str | None) -> None:

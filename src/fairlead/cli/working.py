@@ -7,20 +7,25 @@ import logging
 import os
 import signal
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn
 
 from cyclopts import Parameter
 
 from fairlead.cli import flags
 from fairlead.cli.loading import BUILTIN, load_app
-from fairlead.cli.logs import start_logging, task_observer
+from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured, export
 from fairlead.cli.supervisor import Supervisor, command_of, leave_with
+from fairlead.core.errors import InvalidSettings
+from fairlead.engine.metrics import Metrics
+from fairlead.engine.observe import Observer
 from fairlead.sdk.app import Fairlead
 from fairlead.sdk.configuration import Configuration, masked
 from fairlead.worker.worker import WorkerSettings
 
 log = logging.getLogger("fairlead.cli")
+
+MOST_PORT: Final = 65_535
 
 
 def worker(
@@ -46,8 +51,10 @@ def worker(
             "*FAIRLEAD_KEEPER*",
         ),
     ] = None,
+    metrics_port: Annotated[flags.Text, flags.METRICS_PORT] = None,
     log_level: Annotated[flags.Text, flags.LOG_LEVEL] = None,
     supervisor: Annotated[int | None, Parameter(show=False)] = None,
+    number: Annotated[int, Parameter(show=False)] = 1,
     common: CommonWithStore = COMMON_WITH_STORE,
     **settings: flags.AnySetting,
 ) -> int:
@@ -57,26 +64,33 @@ def worker(
     second signal hands them back at once. The exit code is 0 when nothing was lost.
 
     The current folder is searched for the module first. Every other setting that `fairlead config` shows can be given
-    as a flag too.
+    as a flag too. Of several `--processes` each shows its metrics on a port of its own: `--metrics-port`, the one after
+    it, and so on.
     """
     # Until there is work to drain, being asked to leave is simply the end.
     signal.signal(signal.SIGTERM, leave_at_once)
     given = {
         "queues": queues, "capabilities": capabilities, "concurrency": concurrency, "processes": processes,
-        "drain-seconds": drain_seconds, "keeper": keeper, "log-level": log_level, **settings,
+        "drain-seconds": drain_seconds, "keeper": keeper, "metrics-port": metrics_port, "log-level": log_level,
+        **settings,
     }  # fmt: skip
     configuration = configured(common, given)
-    start_logging(configuration.log_level, as_json=common.json)
+    transitions = start_logs(configuration, common)
     if supervisor is not None:
         leave_with(supervisor)
     elif configuration.processes > 1:
         return _supervise(configuration.processes)
     export(common, given)
-    _work(load_app(place, configuration, (task_observer(chatty=False),)), configuration)
+    observers: list[Observer] = [transitions]
+    port = configuration.metrics_port
+    if port is not None:
+        observers.append(Metrics())
+        port = metrics_port_of(port, number)
+    _work(load_app(place, configuration, tuple(observers)), configuration, port)
     return 0
 
 
-def _work(app: Fairlead, configuration: Configuration) -> None:
+def _work(app: Fairlead, configuration: Configuration, metrics_port: int | None) -> None:
     log.info(
         "working on %s: queues %s; types %s; %d at once",
         masked(app.store),
@@ -89,14 +103,27 @@ def _work(app: Fairlead, configuration: Configuration) -> None:
         capabilities=configuration.capabilities,
         settings=WorkerSettings(concurrency=configuration.concurrency, drain_seconds=configuration.drain_seconds),
         keeper_process=configuration.keeper,
+        metrics_host=configuration.metrics_host,
+        metrics_port=metrics_port,
     )
     log.info("left")
+
+
+def metrics_port_of(port: int, number: int) -> int:
+    """The port of one of several processes, counted from 1: each has its own, and is asked by itself."""
+    if port and port + number - 1 > MOST_PORT:
+        raise InvalidSettings(f"metrics_port {port} leaves no port for process {number}; choose a smaller one")
+    return port and port + number - 1
 
 
 def _supervise(processes: int) -> int:
     """Start this same command so many times over, each knowing whom it works for."""
     command, *arguments = sys.argv[1:]
-    return asyncio.run(Supervisor(command_of([command, f"--supervisor={os.getpid()}", *arguments]), processes).run())
+
+    def command_for(number: int) -> list[str]:
+        return command_of([command, f"--supervisor={os.getpid()}", f"--number={number}", *arguments])
+
+    return asyncio.run(Supervisor(command_for, processes).run())
 
 
 def leave_at_once(number: int, frame: object) -> NoReturn:

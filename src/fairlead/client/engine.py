@@ -21,12 +21,16 @@ from fairlead.core.diagnosis import Diagnosis
 from fairlead.core.errors import FairleadError, InvalidSettings
 from fairlead.core.explanation import Cause, Explanation
 from fairlead.core.identity import TaskId
+from fairlead.core.instant import SECOND, Span
 from fairlead.core.query import Query
+from fairlead.core.scaling import WITHIN
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
+from fairlead.engine import tracing
 from fairlead.engine.clock import Clock, SystemClock
 from fairlead.engine.engine import Submitted
+from fairlead.engine.scaling import Scaling
 from fairlead.engine.searching import Found
 from fairlead.engine.stats import Stats
 from fairlead.storage.values import Filter
@@ -34,6 +38,7 @@ from fairlead.wire.cursors import Order, cursor_after
 from fairlead.wire.doctor import DiagnosisShown, diagnosis_of
 from fairlead.wire.explanations import ExplanationShown, cause_of, explanation_of
 from fairlead.wire.moments import iso
+from fairlead.wire.scaling import Autoscale, scaling_of
 from fairlead.wire.shown import TaskBrief, TaskWhole
 from fairlead.wire.stats import Standing
 from fairlead.wire.tasks import BATCH_LIMIT, BatchAnswer, TaskCreated
@@ -83,12 +88,26 @@ class RemoteEngine:
 
     async def submit(self, submission: Submission) -> Submitted:
         """Store a task; it is durable when this returns."""
+        if not tracing.active():
+            return await self._submit(submission)
+        with tracing.submitting([submission]) as ((traced,), span):
+            submitted = await self._submit(traced)
+            tracing.tell_submitted(span, [submitted.task.id])
+            return submitted
+
+    async def _submit(self, submission: Submission) -> Submitted:
         body = _body(submission)
         created = await self._ask("POST", "/api/v1/tasks", TaskCreated, body=body, subject=submission.queue)
         return _submitted(created, submission)
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
+        if not tracing.active():
+            return await self._submit_many(submissions)
+        with tracing.submitting(submissions) as (traced, _):
+            return await self._submit_many(traced)
+
+    async def _submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         answers: list[Submitted | FairleadError] = []
         for batch in _batches(submissions, answers):
             body = b'{"tasks":[%b]}' % b",".join(encoded for _, encoded in batch)
@@ -182,6 +201,17 @@ class RemoteEngine:
     async def stats(self) -> Stats:
         """How the queues stand."""
         return stats_of(await self._ask("GET", "/api/v1/queue/stats", Standing))
+
+    async def autoscale(
+        self, queue: str | None = None, *, within: Span = WITHIN, capacity: int | None = None
+    ) -> Scaling:
+        """How much one queue has to do, or all of them, and how many workers that takes."""
+        query = {"within_seconds": f"{within / SECOND:.6f}"}
+        if queue is not None:
+            query["queue"] = queue
+        if capacity is not None:
+            query["capacity"] = str(capacity)
+        return scaling_of(await self._ask("GET", "/api/v1/autoscale", Autoscale, query=query))
 
     async def diagnose(self) -> Diagnosis:
         """Whether all is as it should be, seen from the server."""

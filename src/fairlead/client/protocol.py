@@ -151,7 +151,7 @@ class WorkerCalls:
             max_crashes=0,
             tenant=leased.tenant,
             tags=leased.tags,
-            trace=leased.trace_id,
+            trace=leased.traceparent or leased.trace_id,
             after=After(tasks=tuple(map(TaskId, leased.after))) if leased.after else None,
         )
         status = Status(

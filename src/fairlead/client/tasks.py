@@ -117,7 +117,7 @@ def task_of(shown: TaskBrief) -> Task:
         idempotency_key=shown.idempotency_key,
         tenant=shown.tenant,
         tags=tuple(shown.tags),
-        trace=shown.trace_id,
+        trace=shown.traceparent or shown.trace_id,
         concurrency_key=shown.concurrency_key,
         after=None
         if shown.on_failure is None

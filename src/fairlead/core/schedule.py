@@ -193,6 +193,15 @@ def moment_of(schedule: Schedule, at: Instant) -> Instant:
     return at + int.from_bytes(digest) % (schedule.jitter + 1)
 
 
+def late(entry: ScheduleEntry, now: Instant) -> Span:
+    """How long ago a schedule should have submitted a task that it has not; 0 if it need not have."""
+    status = entry.status
+    due = [fire.since for fire in status.pending]
+    if status.next_at is not None and not status.paused:
+        due.append(moment_of(entry.schedule, status.next_at))
+    return max(0, now - min(due, default=now))
+
+
 def fires(schedule: Schedule, status: ScheduleStatus, now: Instant, *, busy: bool = False) -> Decision:
     """Which fire times to submit at this moment; busy says that the task before has not ended.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from fairlead.core.errors import FairleadError, LeaseLost, QueueFull, StoreUnavailable, TaskNotFound
 from fairlead.core.events import CancelAsked, Discarded, Replayed, Request
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.instant import Instant
+from fairlead.core.instant import Instant, Span
+from fairlead.core.scaling import WITHIN, advise
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Priority, Task
-from fairlead.engine import depending
+from fairlead.engine import depending, tracing
 from fairlead.engine.book import QueueBook
 from fairlead.engine.breakers import Breakers
 from fairlead.engine.clock import Clock, FollowingClock, SystemClock
@@ -25,7 +26,7 @@ from fairlead.engine.identity import Chance, IdMaker, system_chance
 from fairlead.engine.leases import StoreLeases
 from fairlead.engine.ledger import Ledger, changed, seen
 from fairlead.engine.listening import Listener
-from fairlead.engine.observe import Observer
+from fairlead.engine.observe import Observer, Occurrence, Watcher
 from fairlead.engine.presence import Presence
 from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from fairlead.engine.lookout import Lookout
     from fairlead.engine.operations import Operations
     from fairlead.engine.queues import Queues
+    from fairlead.engine.scaling import Scaling
     from fairlead.engine.scheduling import Schedules
     from fairlead.engine.searching import Found, Searcher
 
@@ -90,6 +92,9 @@ class Engine:
         observers: Sequence[Observer] = (),
         batching: bool = True,
     ) -> None:
+        for observer in observers:
+            if isinstance(observer, Watcher):
+                store = observer.around(store)
         self.store = store
         self.settings = settings or Settings()
         self.clock = clock or FollowingClock(SystemClock())
@@ -192,7 +197,7 @@ class Engine:
         """A number from 0.0 up to but not including 1.0, from the engine's randomness."""
         return self._chance.random()
 
-    def observe(self, observer: Observer) -> None:
+    def observe(self, observer: Callable[[Occurrence], None]) -> None:
         """Tell one more observer of every occurrence."""
         self._ledger.observers = (*self._ledger.observers, observer)
 
@@ -204,8 +209,16 @@ class Engine:
 
     async def submit(self, submission: Submission) -> Submitted:
         """Store a task; it is durable when this returns."""
+        if not tracing.active():
+            return await self._submit_one(submission)
+        with tracing.submitting([submission]) as ((traced,), span):
+            submitted = await self._submit_one(traced)
+            tracing.tell_submitted(span, [submitted.task.id])
+            return submitted
+
+    async def _submit_one(self, submission: Submission) -> Submitted:
         if submission.after:
-            (answer,) = await self.submit_many([submission])
+            (answer,) = await self._submit([submission])
             if isinstance(answer, FairleadError):
                 raise answer
             return answer
@@ -222,6 +235,14 @@ class Engine:
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
+        if not tracing.active():
+            return await self._submit(submissions)
+        with tracing.submitting(submissions) as (traced, span):
+            answers = await self._submit(traced)
+            tracing.tell_submitted(span, [answer.task.id for answer in answers if isinstance(answer, Submitted)])
+            return answers
+
+    async def _submit(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         if self.book.stale:
             await self.book.refresh()
         now = self.clock.now()
@@ -241,12 +262,13 @@ class Engine:
                 positions.append(position)
                 answers.append(Submitted(task))
         receipts = await self._ledger.add(accepted) if accepted else []
+        stored: list[Task] = []
         refused: dict[int, TaskId] = {}
         waiting: list[int] = []
         held = False
         for position, task, receipt in zip(positions, accepted, receipts, strict=True):
             if isinstance(receipt, Added):
-                self._ledger.tell(task, now)
+                stored.append(task)
                 if task.spec.after is not None:
                     waiting.append(position)
                 continue
@@ -256,12 +278,13 @@ class Engine:
             elif isinstance(receipt, Known) and task.spec.after is not None:
                 waiting.append(position)
             held = held or isinstance(receipt, KeyHeld)
+        self._ledger.tell(stored, now)
         self._ledger.released |= bool(waiting)
         await self._ledger.finish()
         if waiting:
             # How many are waited for is the store's to say, and some may have had nothing to wait for.
-            for position, stored in zip(waiting, await self.store.get([ids[at] for at in waiting]), strict=True):
-                answers[position] = answers[position] if stored is None else Submitted(stored)
+            for position, found in zip(waiting, await self.store.get([ids[at] for at in waiting]), strict=True):
+                answers[position] = answers[position] if found is None else Submitted(found)
         if refused and held:
             await self._submit_again(submissions, ids, refused, answers)
         return answers
@@ -271,7 +294,7 @@ class Engine:
     ) -> Submitted | FairleadError:
         """The answer to a submit whose task was stored, or not."""
         if isinstance(receipt, (Added, Known)):
-            self._ledger.tell(task, task.spec.created_at)
+            self._ledger.tell([task], task.spec.created_at)
             return Submitted(task)
         if isinstance(receipt, KeyHeld):
             return await self._held(submission, receipt.holder)
@@ -295,7 +318,7 @@ class Engine:
                 hopeful.add(ids[position])
                 left[position] = submissions[position]
         if left:
-            for position, answer in zip(left, await self.submit_many(depending.again(left, ids, stored)), strict=True):
+            for position, answer in zip(left, await self._submit(depending.again(left, ids, stored)), strict=True):
                 answers[position] = answer
 
     async def prepare(self, submission: Submission) -> Task:
@@ -381,6 +404,18 @@ class Engine:
             paused_types=self.book.paused_types,
             circuits=await self.circuits.all(),
         )
+
+    async def autoscale(
+        self, queue: str | None = None, *, within: Span = WITHIN, capacity: int | None = None
+    ) -> Scaling:
+        """How much one queue has to do, or all of them, and how many workers that takes; costs O(lanes + workers)."""
+        from fairlead.engine.scaling import Scaling, load_of
+
+        await self.book.refresh()
+        tally, now = await self.store.tally(), self.clock.now()
+        spent = await self.presence.spent(queue)
+        load = load_of(queue, tally, now, self.book, await self.presence.workers(), spent)
+        return Scaling(queue, load, advise(load, within=within, capacity=capacity))
 
     # Workers
 
@@ -489,7 +524,7 @@ class Engine:
         (task,) = await self.store.get([holder])
         if task is not None:
             return Submitted(task, existing=True)
-        (answer,) = await self.submit_many([submission])
+        (answer,) = await self._submit([submission])
         return answer
 
     async def _request(self, task_id: TaskId, request: Request) -> Task:

@@ -10,10 +10,11 @@ from fairlead.core.diagnosis import Diagnosis
 from fairlead.core.errors import FairleadError
 from fairlead.core.explanation import Cause, Explanation
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import Instant
+from fairlead.core.instant import Instant, Span
 from fairlead.core.operation import Operation
 from fairlead.core.query import EVERYTHING, Query
 from fairlead.core.queue import QueueSettings
+from fairlead.core.scaling import WITHIN
 from fairlead.core.schedule import Schedule, ScheduleEntry
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
@@ -26,6 +27,7 @@ from fairlead.engine.operations import Preview, Wish
 from fairlead.engine.presence import WorkerPresence
 from fairlead.engine.purging import PurgeCount
 from fairlead.engine.queues import QueueChanges
+from fairlead.engine.scaling import Scaling
 from fairlead.engine.scheduling import Put
 from fairlead.engine.searching import Found
 from fairlead.engine.stats import Stats
@@ -187,6 +189,10 @@ class Facade(Protocol):
     ) -> Found: ...
 
     async def stats(self) -> Stats: ...
+
+    async def autoscale(
+        self, queue: str | None = None, *, within: Span = WITHIN, capacity: int | None = None
+    ) -> Scaling: ...
 
     async def diagnose(self) -> Diagnosis: ...
 

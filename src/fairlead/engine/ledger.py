@@ -19,7 +19,7 @@ from fairlead.engine.clock import Clock
 from fairlead.engine.feeding import Publisher
 from fairlead.engine.identity import Chance
 from fairlead.engine.metering import Meter
-from fairlead.engine.observe import Happening, Observer, Occurrence, happening_of
+from fairlead.engine.observe import Happening, Observer, Occurrence, Watcher, happening_of
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import APPLIED, RELEASED, Change, Guard, Receipt, Seen, Verdict
 
@@ -47,7 +47,8 @@ class Ledger:
         self.store = store
         self.settings = settings
         self.clock = clock
-        self.observers = tuple(observers)
+        self.watchers = tuple(observer for observer in observers if isinstance(observer, Watcher))
+        self.observers = tuple(observer for observer in observers if not isinstance(observer, Watcher))
         """Replaced, never changed: another thread may be telling them of something."""
         self.publisher = publisher
         self.book = book
@@ -67,36 +68,56 @@ class Ledger:
         luck = 2.0 * self._luck.random() - 1.0
         return Change(task.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
 
-    def tell(self, task: Task, at: Instant) -> None:
-        """Say that a task has come to its state."""
+    def tell(self, tasks: Sequence[Task], at: Instant) -> None:
+        """Say that tasks have come to their states."""
+        for watcher in self.watchers:
+            watcher.moved(tasks, at)
         if self.observers or self.publisher.wanted(at):
-            self.announce(happening_of(task), at, task)
+            for task in tasks:
+                self._announce(Occurrence(happening_of(task), at, task))
 
-    def tell_settled(self, task: Task, at: Instant) -> None:
-        """Say how a task has come out of an attempt, and count it."""
-        self.meter.count(task, at)
-        self.tell(task, at)
+    def tell_settled(self, tasks: Sequence[Task], at: Instant) -> None:
+        """Say how tasks have come out of their attempts, and count them."""
+        for task in tasks:
+            self.meter.count(task, at)
+        self.tell(tasks, at)
 
     def tell_change(self, task: Task, change: Change, at: Instant) -> None:
         """Say that a change was applied to a task that stood like this."""
         if change.status is None:
-            self.announce(Happening.REMOVED, at, task)
+            self.note(Happening.REMOVED, at, task)
         else:
-            self.tell_settled(changed(task, change), at)
+            self.tell_settled([changed(task, change)], at)
 
     def tell_started(self, tasks: Sequence[Task], at: Instant, tables: dict[str, tuple[Table, ...]]) -> None:
         """Say that tasks were claimed, and which of them were promoted."""
-        if not self.observers and not self.publisher.wanted(at):
+        if not tasks:
+            return
+        self.tell(tasks, at)
+        wanted = self.observers or self.publisher.wanted(at)
+        if not wanted and not self.watchers:
             return
         for task in tasks:
-            self.announce(Happening.STARTED, at, task)
-            priority, waited = task.status.priority, at - task.status.ready_at
-            if effective_priority(tables[task.spec.queue][0], priority, waited) < priority:
-                self.announce(Happening.PROMOTED, at, task)
+            status = task.status
+            priority, table = status.priority, tables[task.spec.queue][0]
+            steps = table[priority].steps
+            if not steps or at - status.ready_at < steps[0].after:
+                continue
+            treated_as = effective_priority(table, priority, at - status.ready_at)
+            if treated_as < priority:
+                for watcher in self.watchers:
+                    watcher.promoted(task, treated_as, at)
+                if wanted:
+                    self._announce(Occurrence(Happening.PROMOTED, at, task))
 
-    def announce(self, happening: Happening, at: Instant, task: Task) -> None:
-        """Tell everyone of an occurrence."""
+    def note(self, happening: Happening, at: Instant, task: Task) -> None:
+        """Say what a task's own standing does not show."""
         occurrence = Occurrence(happening, at, task)
+        for watcher in self.watchers:
+            watcher.noted(occurrence)
+        self._announce(occurrence)
+
+    def _announce(self, occurrence: Occurrence) -> None:
         for observer in self.observers:
             observer(occurrence)
         self.publisher(occurrence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -13,6 +13,9 @@ from fairlead.engine.feed import worker_of
 
 _SLICE: Final[Span] = 5 * SECOND
 _SLICES: Final = MINUTE // _SLICE
+_MOST_QUEUES: Final = 100
+
+Name = TypeVar("Name")
 
 
 class Throughput(Struct, frozen=True, kw_only=True):
@@ -23,8 +26,15 @@ class Throughput(Struct, frozen=True, kw_only=True):
     """Those that ended as failed or as a dead letter; a retry is no end."""
 
 
+class Spent(Struct, frozen=True, array_like=True):
+    """How many tasks came to their end within a minute, and how long their last attempts took."""
+
+    ended: int = 0
+    time: Span = 0
+
+
 class Meter:
-    """The ends of attempts that this process has settled, by worker."""
+    """The ends of attempts that this process has settled, by worker; and what they took, by queue."""
 
     def __init__(self) -> None:
         self._slices: dict[tuple[WorkerId | None, int], list[int]] = {}
@@ -33,6 +43,10 @@ class Meter:
         self._worker: WorkerId | None = None
         self._start: Instant = 0
         self._slice = [0, 0]
+        self._taken: dict[tuple[str, int], list[int]] = {}
+        """By queue and slice of time: how many ended, and how long they took."""
+        self._queue: str | None = None
+        self._taking = [0, 0]
 
     def count(self, task: Task, at: Instant) -> None:
         """Count a task that stands like this after an attempt; one that will be tried again does not count."""
@@ -44,9 +58,11 @@ class Meter:
         else:
             return
         worker = worker_of(task)
-        if worker != self._worker or not 0 <= at - self._start < _SLICE:
-            self._turn_to(worker, at)
+        if worker != self._worker or task.spec.queue != self._queue or not 0 <= at - self._start < _SLICE:
+            self._turn_to(worker, task.spec.queue, at)
         self._slice[failed] += 1
+        self._taking[0] += 1
+        self._taking[1] += at - (task.status.started_at or at)
 
     def total(self, now: Instant) -> Throughput:
         """What was counted for all workers together."""
@@ -57,13 +73,31 @@ class Meter:
         numbers = range(now // _SLICE - _SLICES + 1, now // _SLICE + 1)
         return _sum([counts for number in numbers if (counts := self._slices.get((worker, number))) is not None])
 
-    def _turn_to(self, worker: WorkerId | None, at: Instant) -> None:
+    def spent(self, now: Instant) -> dict[str, Spent]:
+        """What was counted by queue; of very many queues, those with most."""
+        sums: dict[str, list[int]] = {}
+        for (queue, number), (ended, taken) in list(self._taken.items()):
+            if _is_recent(number, now):
+                total = sums.setdefault(queue, [0, 0])
+                total[0] += ended
+                total[1] += taken
+        most = sorted(sums, key=lambda queue: -sums[queue][1])[:_MOST_QUEUES]
+        return {queue: Spent(*sums[queue]) for queue in most}
+
+    def _turn_to(self, worker: WorkerId | None, queue: str, at: Instant) -> None:
         number = at // _SLICE
         if (worker, number) not in self._slices:
-            for key in [key for key in list(self._slices) if not _is_recent(key[1], at)]:
-                self._slices.pop(key, None)
-        self._worker, self._start = worker, number * _SLICE
+            _forget(self._slices, at)
+        if (queue, number) not in self._taken:
+            _forget(self._taken, at)
+        self._worker, self._queue, self._start = worker, queue, number * _SLICE
         self._slice = self._slices.setdefault((worker, number), [0, 0])
+        self._taking = self._taken.setdefault((queue, number), [0, 0])
+
+
+def _forget(slices: dict[tuple[Name, int], list[int]], now: Instant) -> None:
+    for key in [key for key in list(slices) if not _is_recent(key[1], now)]:
+        slices.pop(key, None)
 
 
 def _is_recent(number: int, now: Instant) -> bool:

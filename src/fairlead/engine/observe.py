@@ -6,13 +6,14 @@ Logs, metrics, event streams and tests' waits all listen to the same occurrences
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from fairlead.core.instant import Instant
-from fairlead.core.task import Reason, State, Task
+from fairlead.core.task import Priority, Reason, State, Task
+from fairlead.storage.protocol import Store
 
 
 class Happening(enum.StrEnum):
@@ -44,7 +45,28 @@ class Occurrence(Struct, frozen=True):
     task: Task
 
 
-Observer: TypeAlias = Callable[[Occurrence], None]
+class Watcher:
+    """Told of all tasks of an operation at once: for what must keep up with every task that there is.
+
+    It is called in the thread where it happened, must be quick and must not raise. What it does not override is of no
+    interest to it.
+    """
+
+    def moved(self, tasks: Sequence[Task], at: Instant) -> None:
+        """Tasks have come to their states; `happening_of` says how."""
+
+    def promoted(self, task: Task, treated_as: Priority, at: Instant) -> None:
+        """A task was claimed earlier than its own priority would have been."""
+
+    def noted(self, occurrence: Occurrence) -> None:
+        """A task was removed, or a settle refused."""
+
+    def around(self, store: Store) -> Store:
+        """The store that the engine should use in place of this one."""
+        return store
+
+
+Observer: TypeAlias = Callable[[Occurrence], None] | Watcher
 """Told of every occurrence, in the thread where it happened. Must be quick and must not raise."""
 
 

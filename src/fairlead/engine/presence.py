@@ -22,7 +22,7 @@ from fairlead.engine.clock import Clock
 from fairlead.engine.feed import EventType, WorkerData, WorkerEvent
 from fairlead.engine.feeding import Publisher
 from fairlead.engine.identity import Chance
-from fairlead.engine.metering import Meter, Throughput
+from fairlead.engine.metering import Meter, Spent, Throughput
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Record
 
@@ -76,6 +76,8 @@ class _Counted(Struct, frozen=True):
 
     at: Instant
     throughput: Throughput
+    spent: dict[str, Spent] = {}
+    """By queue."""
 
 
 class Presence:
@@ -192,16 +194,26 @@ class Presence:
             await self._store.drop(_THROUGHPUT, self._process)
             self._process = None
         else:
-            await self._store.put(_THROUGHPUT, self._process, _encode(_Counted(now, counted)))
+            await self._store.put(_THROUGHPUT, self._process, _encode(_Counted(now, counted, self._meter.spent(now))))
 
     async def throughput(self) -> Throughput:
         """What ended within the last minute: the sum of what each live process has reported."""
-        since = self._clock.now() - self._settings.lease
-        counts = [one for one, _ in _decoded(await self._store.scan(_THROUGHPUT), _Counted) if one.at >= since]
+        counts = await self._counts()
         return Throughput(
             completed=sum(one.throughput.completed for one in counts),
             failed=sum(one.throughput.failed for one in counts),
         )
+
+    async def spent(self, queue: str | None = None) -> Spent:
+        """What the tasks took that ended within the last minute, in one queue or in all."""
+        sums = [
+            spent for one in await self._counts() for name, spent in one.spent.items() if queue is None or name == queue
+        ]
+        return Spent(sum(each.ended for each in sums), sum(each.time for each in sums))
+
+    async def _counts(self) -> list[_Counted]:
+        since = self._clock.now() - self._settings.lease
+        return [one for one, _ in _decoded(await self._store.scan(_THROUGHPUT), _Counted) if one.at >= since]
 
     async def sweep(self) -> int:
         """Mark workers that are lost and tell of them, forget those lost for long; how many workers were looked at."""

@@ -22,13 +22,14 @@ from fairlead.core.errors import (
     StoreUnavailable,
 )
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import Instant
+from fairlead.core.instant import Instant, Span
 from fairlead.core.schedule import (
     Fire,
     Schedule,
     ScheduleEntry,
     ScheduleStatus,
     check,
+    late,
     next_time,
     upcoming,
     with_pending,
@@ -96,6 +97,11 @@ class Schedules:
     async def all(self) -> list[ScheduleEntry]:
         """Every schedule, by name."""
         return [kept.entry for kept in map(decode, await self._store.scan(KIND)) if kept is not None]
+
+    async def lateness(self) -> Span:
+        """How long ago the most overdue schedule should have fired; 0 if none is overdue."""
+        now = self._clock.now()
+        return max((late(entry, now) for entry in await self.all()), default=0)
 
     async def get(self, name: str) -> ScheduleEntry:
         """The schedule with this name."""

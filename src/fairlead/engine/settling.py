@@ -37,22 +37,24 @@ async def settle(ledger: Ledger, settlements: Sequence[Settlement]) -> list[Task
             for position, task in unsettled.items()
         ]
         unclear: dict[int, Task] = {}
+        applied: list[Task] = []
         for (position, task), change, verdict in zip(
             unsettled.items(), changes, await ledger.apply(changes), strict=True
         ):
             if verdict is APPLIED:
                 answers[position] = settled = changed(task, change)
-                ledger.tell_settled(settled, now)
+                applied.append(settled)
                 if watching:
                     ledger.breakers.count(task, settled.status)
             elif verdict is not Verdict.MISSING:
                 unclear[position] = task
+        ledger.tell_settled(applied, now)
         unsettled = await _look_again(ledger, unclear, outcomes, answers) if unclear else {}
     return [answer or _refuse(ledger, said.task, now) for said, answer in zip(settlements, answers, strict=True)]
 
 
 def _refuse(ledger: Ledger, task: Task, now: Instant) -> LeaseLost:
-    ledger.announce(Happening.REFUSED, now, task)
+    ledger.note(Happening.REFUSED, now, task)
     return LeaseLost(task.id)
 
 

@@ -29,7 +29,7 @@ from fairlead.sdk.schedules import AppSchedules
 from fairlead.worker.handlers import Handler, Handlers
 from fairlead.worker.isolation import location
 from fairlead.worker.keeper import Keeper, ProcessKeeper, ThreadKeeper
-from fairlead.worker.serving import serve
+from fairlead.worker.serving import Service, serve
 from fairlead.worker.source import EngineSource, Source
 from fairlead.worker.worker import Worker, WorkerSettings
 
@@ -37,6 +37,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 if TYPE_CHECKING:
+    from fairlead.engine.metrics import Metrics
     from fairlead.sdk.remote import RemoteConnection
 
 log = logging.getLogger("fairlead.worker")
@@ -221,7 +222,7 @@ class Fairlead(Operated):
             source = EngineSource(engine, identity, list(queues), frozenset(capabilities), self.handlers.types)
             keeper = self._keeper(self._connection, keeper_process)
         log.info("this is worker %s", identity)
-        return Worker(source, self.handlers, keeper, settings)
+        return Worker(source, self.handlers, keeper, settings, metrics=self.metrics)
 
     def run_worker(
         self,
@@ -230,14 +231,19 @@ class Fairlead(Operated):
         capabilities: Iterable[str] = (),
         settings: WorkerSettings | None = None,
         keeper_process: bool = True,
+        metrics_host: str = "127.0.0.1",
+        metrics_port: int | None = None,
     ) -> None:
-        """Work until the process is asked to leave by SIGTERM or Ctrl-C."""
+        """Work until the process is asked to leave by SIGTERM or Ctrl-C.
 
-        async def prepare() -> list[Worker]:
+        With a `metrics_port`, which needs `Metrics()` among the app's observers, Prometheus can ask there how it goes.
+        """
+
+        async def prepare() -> list[Service]:
             worker = await self.worker(
                 queues=queues, capabilities=capabilities, settings=settings, keeper_process=keeper_process
             )
-            return [worker]
+            return [await self.exposed(worker, metrics_host, metrics_port)]
 
         serve(prepare, self.close)
 
@@ -256,6 +262,28 @@ class Fairlead(Operated):
     def parent_results_sync(self) -> list[Any]:
         """`parent_results`, from synchronous code."""
         return [parent.result_seen() for parent in self.parents_sync()]
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What counts the app's tasks: the `Metrics` among its observers, if there is one."""
+        if not self._observers:
+            return None
+        from fairlead.engine.metrics import Metrics
+
+        return next((observer for observer in self._observers if isinstance(observer, Metrics)), None)
+
+    async def exposed(self, worker: Worker, host: str, port: int | None) -> Service:
+        """The worker, showing its metrics at this address if there is a port."""
+        if port is None:
+            return worker
+        from fairlead.worker.exposing import Exposed, listen
+
+        if self.metrics is None:
+            raise InvalidSettings(
+                "a metrics_port shows what the app counts, and it counts nothing; make it Fairlead(…, "
+                "observers=[fairlead.Metrics()])"
+            )
+        return Exposed(worker, await listen(self.metrics, host, port))
 
     def testing(self) -> Rehearsal:
         """A context in which tasks run in this process, in memory, on a clock that the test moves."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fairlead.core.instant import span
 from fairlead.engine.fleet import WorkerReport
 from fairlead.engine.inline import run_inline
 from fairlead.engine.presence import WorkerPresence
+from fairlead.engine.scaling import Scaling
 from fairlead.sdk.connection import Link
 
 
@@ -28,6 +30,12 @@ class AppWorkers:
         """Have a worker take no more tasks, and leave when what it runs has ended."""
         return await (await self._connect().engine()).workers.drain(named)
 
+    async def autoscale(
+        self, queue: str | None = None, *, within: float = 60.0, capacity: int | None = None
+    ) -> Scaling:
+        """How much work waits in a queue, or in all, and how many workers work it off within so many seconds."""
+        return await (await self._connect().engine()).autoscale(queue, within=span(within), capacity=capacity)
+
     def all_sync(self) -> list[WorkerPresence]:
         """`all`, from synchronous code."""
         return run_inline(self._connect().inline().workers.all())
@@ -35,6 +43,10 @@ class AppWorkers:
     def get_sync(self, named: str) -> WorkerReport:
         """`get`, from synchronous code."""
         return run_inline(self._connect().inline().workers.get(named))
+
+    def autoscale_sync(self, queue: str | None = None, *, within: float = 60.0, capacity: int | None = None) -> Scaling:
+        """`autoscale`, from synchronous code."""
+        return run_inline(self._connect().inline().autoscale(queue, within=span(within), capacity=capacity))
 
     def drain_sync(self, named: str) -> WorkerPresence:
         """`drain`, from synchronous code."""

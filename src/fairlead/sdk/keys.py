@@ -45,6 +45,7 @@ Bytes: TypeAlias = Annotated[int, Meta(ge=2, le=_MOST), Remedy("a whole number o
 Policy: TypeAlias = Annotated[
     Literal["promote", "strict", "head_start", "weighted"], Remedy("promote, strict, head_start or weighted")
 ]
+Format: TypeAlias = Annotated[Literal["auto", "text", "json"], Remedy("auto, text or json")]
 Level: TypeAlias = Annotated[Literal["debug", "info", "warning", "error"], Remedy("debug, info, warning or error")]
 
 
@@ -60,6 +61,7 @@ class Keys(Struct, frozen=True, kw_only=True):
     )
     journal_required: Annotated[Switch, "Whether a submit fails while the journal is out of reach"] = True
     log_level: Annotated[Level, "The least severe messages that are logged"] = "info"
+    log_format: Annotated[Format, "How messages are written: text, json, or auto: json but on a terminal"] = "auto"
 
     queues: Annotated[Names, "Queues that a worker serves"] = ("default",)
     capabilities: Annotated[Names, "What a worker can do; tasks that require more are left to others"] = ()
@@ -68,6 +70,10 @@ class Keys(Struct, frozen=True, kw_only=True):
     drain_seconds: Annotated[Seconds, "How long running tasks may take to end after SIGTERM"] = 30.0
     keeper: Annotated[Switch, "Whether a process of its own sends a worker's heartbeats; otherwise a thread does"] = (
         True
+    )
+    metrics_port: Annotated[Port | None, "Port on which a worker shows its metrics, or none; 0 for a free one"] = None
+    metrics_host: Annotated[Text, "Address on which a worker shows its metrics, to anybody who reaches it"] = (
+        "127.0.0.1"
     )
     sweep_interval_seconds: Annotated[Period, "Time between two sweeps"] = 1.0
 

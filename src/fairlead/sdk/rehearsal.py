@@ -19,7 +19,7 @@ from fairlead.engine.sweep import Sweeper
 from fairlead.sdk.connection import Connection
 from fairlead.storage.values import Filter
 from fairlead.worker.handlers import Handlers
-from fairlead.worker.keeper import Listener
+from fairlead.worker.keeper import Failed, Listener
 from fairlead.worker.source import EngineSource
 from fairlead.worker.worker import Worker
 
@@ -152,7 +152,7 @@ class Rehearsal:
 class _NoKeeper:
     """Leases need no keeping where time stands still."""
 
-    async def start(self, listener: Listener) -> None: ...
+    async def start(self, listener: Listener, failed: Failed) -> None: ...
 
     async def ready(self) -> None: ...
 

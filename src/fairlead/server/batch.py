@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from fairlead.server.bodies import LARGE, check_unambiguous
 from fairlead.server.endpoint import Answer, Call, Empty, Endpoint, Media
-from fairlead.server.intake import Item, read_one, submit_all
+from fairlead.server.intake import Item, read_one, submit_all, traceparent_of
 from fairlead.server.lines import LineStream
 from fairlead.server.principal import Role
 from fairlead.server.refusals import Refusal, invalid_value
@@ -45,10 +45,10 @@ async def submit_batch(call: Call[Empty, None]) -> Answer | ASGIApp:
     """
     hub = call.hub
     if _is_lines(call):
-        return LineStream(hub, call.principal)
+        return LineStream(hub, call.principal, traceparent_of(call.scope))
     body = await hub.bodies.read(call.scope, call.receive, hub.settings.batch_limit)
     items = await asyncio.to_thread(read_batch, body) if len(body) > LARGE else read_batch(body)
-    results = await submit_all(hub, call.principal, items)
+    results = await submit_all(hub, call.principal, items, traceparent_of(call.scope))
     rejected = sum(1 for result in results if result.status >= 400)
     answer = BatchAnswer(results=results, accepted=len(results) - rejected, rejected=rejected)
     return Answer(answer, status=207 if rejected else 200)

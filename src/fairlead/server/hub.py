@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fairlead.core.order import Table
 from fairlead.engine.engine import Engine
 from fairlead.engine.keys import Keyring
+from fairlead.engine.metrics import Metrics
 from fairlead.server.bodies import Reader
 from fairlead.server.broadcast import Broadcast
 from fairlead.server.dispatch import Dispatcher
@@ -21,8 +22,16 @@ from fairlead.server.standing import Depths
 class Hub:
     """The engine, and what the server keeps beside it."""
 
-    def __init__(self, engine: Engine, settings: ServerSettings | None = None, gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: ServerSettings | None = None,
+        gate: Gate | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
         self.engine = engine
+        self.metrics = metrics
+        """What this process counts, if it does."""
         self.settings = settings or ServerSettings()
         self.gate = gate or Gate(Keyring(engine), self.settings)
         self.stopping = asyncio.Event()

@@ -7,9 +7,11 @@ from typing import Final, TypeAlias
 
 from msgspec import Raw
 from msgspec.structs import replace
+from starlette.types import Scope
 
 from fairlead.core.errors import FairleadError
 from fairlead.core.submission import Submission
+from fairlead.core.trace import traceparent_in
 from fairlead.server.bodies import Decoder
 from fairlead.server.hub import Hub
 from fairlead.server.principal import Principal
@@ -32,15 +34,25 @@ def read_one(text: bytes | Raw) -> Item:
     return request
 
 
-async def submit_all(hub: Hub, principal: Principal, items: Sequence[Item], first: int = 0) -> list[BatchResult]:
-    """Store what can be stored; the results are in the order of the items, numbered from `first`."""
-    wishes: list[Submission | Refusal] = [_wish(principal, item) for item in items]
+def traceparent_of(scope: Scope) -> str | None:
+    """The traceparent in the headers of a request; one that is not well formed counts for nothing, as W3C wants it."""
+    for name, value in scope["headers"]:
+        if name == b"traceparent":
+            return traceparent_in(value.decode("latin-1").strip())
+    return None
+
+
+async def submit_all(
+    hub: Hub, principal: Principal, items: Sequence[Item], traceparent: str | None = None
+) -> list[BatchResult]:
+    """Store what can be stored; the results are in the order of the items, numbered from 0."""
+    wishes: list[Submission | Refusal] = [_wish(principal, item, traceparent) for item in items]
     if any(isinstance(wish, Submission) and wish.after for wish in wishes):
         wishes = _placed(await may_await(hub, principal, wishes))
     counted = await hub.depths.ready()
     answers = iter(await hub.engine.submit_many([wish for wish in wishes if isinstance(wish, Submission)]))
     results = []
-    for index, wish in enumerate(wishes, first):
+    for index, wish in enumerate(wishes):
         answer = next(answers) if isinstance(wish, Submission) else wish
         if isinstance(answer, FairleadError):
             answer = refusal_of(answer)
@@ -86,11 +98,11 @@ def refused(index: int, refusal: Refusal) -> BatchResult:
     return BatchResult(index=index, status=refusal.status, problem=refusal.problem)
 
 
-def _wish(principal: Principal, item: Item) -> Submission | Refusal:
+def _wish(principal: Principal, item: Item, traceparent: str | None) -> Submission | Refusal:
     if isinstance(item, Refusal):
         return item
     try:
-        return submission_of(item, tenant_of(principal, item.tenant))
+        return submission_of(item, tenant_of(principal, item.tenant), traceparent)
     except Refusal as refusal:
         return refusal
     except FairleadError as error:

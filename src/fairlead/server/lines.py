@@ -57,9 +57,10 @@ class Splitter:
 class LineStream:
     """Answers a stream of tasks with a stream of results."""
 
-    def __init__(self, hub: Hub, principal: Principal) -> None:
+    def __init__(self, hub: Hub, principal: Principal, traceparent: str | None = None) -> None:
         self._hub = hub
         self._principal = principal
+        self._traceparent = traceparent
         self._limit = hub.settings.body_limit
         self._seconds = hub.settings.body_seconds
         self._next = 0
@@ -113,7 +114,7 @@ class LineStream:
             return
         items = [self._read(line) for _, line in kept]
         try:
-            results = await submit_all(self._hub, self._principal, items)
+            results = await submit_all(self._hub, self._principal, items, self._traceparent)
         except FairleadError as error:
             # The store failed: what becomes of these lines is unknown, and the next may fare better.
             results = [refused(0, refusal_of(error)) for _ in items]

@@ -14,6 +14,7 @@ import uvicorn
 from fairlead.core.errors import InvalidSettings
 from fairlead.engine.engine import Engine
 from fairlead.engine.keys import Keyring
+from fairlead.engine.metrics import Metrics
 from fairlead.engine.sweep import Sweeper
 from fairlead.server.app import build
 from fairlead.server.binding import BACKLOG, Binding, Listeners
@@ -35,7 +36,12 @@ _TICK: Final = 0.02
 
 
 async def open_server(
-    engine: Engine, binding: Binding, settings: ServerSettings | None = None, *, sweep: bool = True
+    engine: Engine,
+    binding: Binding,
+    settings: ServerSettings | None = None,
+    *,
+    sweep: bool = True,
+    metrics: Metrics | None = None,
 ) -> Server:
     """A server that listens already; refused when it would let in anybody from beyond this machine."""
     keyring = Keyring(engine)
@@ -50,7 +56,7 @@ async def open_server(
             keyless=listeners.loopback or binding.insecure,
             hosts=[binding.host] if listeners.loopback else None,
         )
-        return Server(Hub(engine, settings, gate), listeners, binding, sweep=sweep)
+        return Server(Hub(engine, settings, gate, metrics), listeners, binding, sweep=sweep)
     except BaseException:
         listeners.close()
         raise

@@ -21,6 +21,7 @@ LIKELY: Final[dict[str, Any]] = {
     "priority": "high",
     "max_retries": 5,
     "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+    "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
     "host": "mail-1.example.org",
     "version": "1.4.0",
     "lease": "lease-2c9f4b",

@@ -31,10 +31,19 @@ class Depths:
         """What was submitted here while the counting was under way."""
         self._counted: Span | None = None
         self._counting: asyncio.Task[Stats] | None = None
+        self._recent: tuple[Span, Stats, Span] | None = None
 
     async def stats(self) -> Stats:
         """The engine's stats; those who ask at the same time are answered together."""
         return await asyncio.shield(self._count())
+
+    async def recent(self) -> tuple[Stats, Span]:
+        """The stats, and how late the most overdue schedule is, at most a second old."""
+        now = self._engine.clock.monotonic()
+        if self._recent is None or now - self._recent[0] >= _FRESH:
+            stats, late = await asyncio.gather(self.stats(), self._engine.schedules.lateness())
+            self._recent = now, stats, late
+        return self._recent[1:]
 
     async def ready(self) -> bool:
         """Whether positions can be told from counts that are not stale.

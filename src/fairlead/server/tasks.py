@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from fairlead.core.task import State
 from fairlead.server.endpoint import Answer, Call, Empty, Endpoint
+from fairlead.server.intake import traceparent_of
 from fairlead.server.listing import ListQuery, TaskPage, page
 from fairlead.server.principal import Role
 from fairlead.server.refusals import Refusal
@@ -54,7 +55,7 @@ async def submit(call: Call[Empty, SubmitRequest]) -> Answer:
     worker could run the task, it is stored all the same and `warnings` says why.
     """
     hub, request = call.hub, call.body
-    submission = submission_of(request, tenant_of(call.principal, request.tenant))
+    submission = submission_of(request, tenant_of(call.principal, request.tenant), traceparent_of(call.scope))
     if submission.after:
         (refused,) = await may_await(hub, call.principal, [submission])
         if isinstance(refused, Refusal):

@@ -17,6 +17,7 @@ from fairlead.core.events import HandedBack
 from fairlead.core.identity import TaskId, WorkerId, parse_task_id
 from fairlead.core.instant import MILLISECOND, SECOND, seconds
 from fairlead.core.task import State, Task
+from fairlead.core.trace import trace_id_of, traceparent_in
 from fairlead.engine.engine import Engine, Settlement
 from fairlead.engine.presence import WorkerPresence, WorkerState
 from fairlead.server.bodies import Disconnected
@@ -190,7 +191,8 @@ def _leased(task: Task) -> LeasedTask:
         timeout_seconds=status.timeout / SECOND,
         attempt=status.attempts,
         lease=seal(task),
-        trace_id=spec.trace,
+        trace_id=trace_id_of(spec.trace),
+        traceparent=traceparent_in(spec.trace),
         queue=spec.queue,
         priority=status.priority.word,
         required_capabilities=spec.requires,

@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.order import Table, treated_as
 from fairlead.core.task import Failure, Progress, State, Task
+from fairlead.core.trace import trace_id_of, traceparent_in
 from fairlead.wire.history import Transition, transitions
 from fairlead.wire.moments import iso, maybe_iso
 
@@ -68,6 +69,9 @@ class TaskBrief(Struct, kw_only=True):
     idempotency_key: str | None
     tenant: str | None
     trace_id: str | None
+    """The trace that it belongs to: the one in its traceparent, or the id that its submitter gave."""
+    traceparent: str | None
+    """What leads to the span of its submit, if that was traced."""
     concurrency_key: str | None
     """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
     progress: TaskProgress | None
@@ -144,7 +148,8 @@ def _fields(task: Task, table: Table, now: Instant) -> dict[str, Any]:
         "cancel_requested": status.cancel_asked,
         "idempotency_key": spec.idempotency_key,
         "tenant": spec.tenant,
-        "trace_id": spec.trace,
+        "trace_id": trace_id_of(spec.trace),
+        "traceparent": traceparent_in(spec.trace),
         "concurrency_key": spec.concurrency_key,
         "progress": _progress(status.progress),
         "pending": status.pending,

@@ -72,7 +72,8 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tags: Names = ()
     """Words to find it by."""
     trace_id: Text | None = None
-    """The W3C traceparent of the submit."""
+    """The trace that it belongs to: a W3C traceparent, or an id of your own. Without it, the traceparent of the request
+    counts, if there is one in the header of that name."""
     concurrency_key: Text | None = None
     """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
     after: Awaited = ()
@@ -126,8 +127,8 @@ class BatchAnswer(Struct, frozen=True, kw_only=True):
     rejected: int
 
 
-def submission_of(request: SubmitRequest, tenant: str | None) -> Submission:
-    """What a request asks of the engine, on behalf of this tenant."""
+def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str | None = None) -> Submission:
+    """What a request asks of the engine, on behalf of this tenant; and in this trace, unless it says otherwise."""
     if request.run_at is not None and request.delay_seconds is not None:
         raise InvalidTask(
             "delay", "run_at and delay_seconds are both given; a task is due at one moment, so give only one"
@@ -148,7 +149,7 @@ def submission_of(request: SubmitRequest, tenant: str | None) -> Submission:
         idempotency_key=request.idempotency_key,
         tenant=tenant,
         tags=request.tags,
-        trace=request.trace_id,
+        trace=request.trace_id or traceparent,
         concurrency_key=request.concurrency_key,
         after=tuple(one if isinstance(one, int) else TaskId(one) for one in request.after),
         on_failure=OnFailure(request.on_failure),

@@ -22,7 +22,11 @@ _LAST_WORDS: Final = 5.0
 class Attendance:
     """Joins, beats while the worker works or drains, and leaves."""
 
-    def __init__(self, source: Source, capacity: int, running: Callable[[], int]) -> None:
+    def __init__(
+        self, source: Source, capacity: int, running: Callable[[], int], failed: Callable[[int], None]
+    ) -> None:
+        """`failed` is told how many beats did not arrive."""
+        self._failed = failed
         self._source = source
         self._capacity = capacity
         self._running = running
@@ -31,17 +35,19 @@ class Attendance:
         """Beat until cancelled; call `leave` when the worker is asked to drain, and say so when it is leaving."""
         interval: float | None = None
         while True:
-            # A worker that cannot say so lives all the same.
-            with contextlib.suppress(StoreError):
-                try:
-                    if interval is None:
-                        interval = await self._source.join(self._capacity)
-                    asked = await self._source.beat(self._running(), draining=leaving.is_set())
-                except WorkerNotFound:
-                    interval, asked = None, False
-                if asked and not leaving.is_set():
-                    log.info("this worker is asked to drain")
-                    leave()
+            asked = False
+            try:
+                if interval is None:
+                    interval = await self._source.join(self._capacity)
+                asked = await self._source.beat(self._running(), draining=leaving.is_set())
+            except WorkerNotFound:
+                interval = None
+            except StoreError:
+                # A worker that cannot say so lives all the same.
+                self._failed(1)
+            if asked and not leaving.is_set():
+                log.info("this worker is asked to drain")
+                leave()
             pause = _JOIN_INTERVAL if interval is None else interval
             if leaving.is_set():
                 await asyncio.sleep(pause)

@@ -27,6 +27,8 @@ from fairlead.worker.attempt import encode_result, failed, invalid_arguments
 from fairlead.worker.context import TaskContext, enter
 from fairlead.worker.handlers import Handler
 from fairlead.worker.isolation import OUT_OF_MEMORY, Job, Raised, Reported, Returned, Setup, frame
+from fairlead.worker.logs import start_logging
+from fairlead.worker.tracing import adopt
 
 _MAIN: Final = "__fairlead_main__"
 """The worker's main module is run under this name, so that its `if __name__ == "__main__"` does not start a worker."""
@@ -48,6 +50,8 @@ class Cell:
         setup = msgspec.msgpack.decode(self._read(), type=Setup)
         sys.path[:] = setup.path
         self._main_file = setup.main
+        if setup.logs is not None:
+            start_logging(setup.logs)
         decode = msgspec.msgpack.Decoder(Job).decode
         while message := self._read():
             self._channel.sendall(frame(self._answer(decode(message))))
@@ -75,6 +79,7 @@ class Cell:
     def _call(self, handler: Handler, job: Job) -> Any:
         arguments = handler.signature.decode(job.task.spec.parameters)
         enter(TaskContext(job.task, self._report))
+        adopt(job.trace)
         if handler.is_async:
             return asyncio.run(handler.function(**arguments))
         return handler.function(**arguments)

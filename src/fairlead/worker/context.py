@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Progress, Task
+from fairlead.core.trace import trace_id_of
 
 _MESSAGE_LIMIT: Final = 500
 
@@ -40,12 +42,29 @@ class TaskContext:
 
     @property
     def trace(self) -> str | None:
+        """The W3C traceparent of the submit, or what the submitter gave as its trace."""
         return self._task.spec.trace
 
     @property
     def after(self) -> tuple[TaskId, ...]:
         """The tasks that this one waited for; `Fairlead.parents` gives them."""
         return () if self._task.spec.after is None else self._task.spec.after.tasks
+
+    def log_fields(self) -> dict[str, object]:
+        """What log lines should say of the task."""
+        spec, status = self._task.spec, self._task.status
+        fields: dict[str, object] = {
+            "task_id": spec.id,
+            "task_type": spec.type,
+            "queue": spec.queue,
+            "priority": status.priority.word,
+            "attempt": status.attempts,
+        }
+        if status.lease is not None:
+            fields["worker_id"] = status.lease.worker
+        if spec.trace is not None:
+            fields["trace_id"] = trace_id_of(spec.trace)
+        return fields
 
     def progress(self, percent: float, message: str = "") -> None:
         """Say how far the attempt is; shown to whoever looks, at most about twice a second."""
@@ -66,5 +85,16 @@ def current_task() -> TaskContext:
 
 
 def enter(context: TaskContext) -> None:
-    """Make this the current task of the running context."""
+    """Make this the current task of the running context.
+
+    An application that has imported structlog finds the task in structlog's own context too.
+    """
     _current.set(context)
+    if (structlog := sys.modules.get("structlog.contextvars")) is not None:
+        structlog.bind_contextvars(**context.log_fields())
+
+
+def task_fields() -> dict[str, object]:
+    """What log lines say of the current task; nothing outside a handler."""
+    context = _current.get(None)
+    return {} if context is None else context.log_fields()

@@ -21,6 +21,8 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.events import Failed
 from fairlead.core.task import Task
 from fairlead.worker.handlers import Handler
+from fairlead.worker.logs import LogSetup, log_handler
+from fairlead.worker.tracing import carried
 
 _HEADER: Final = 4
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -31,10 +33,12 @@ class ProcessDied(Exception):
 
 
 class Setup(Struct, frozen=True):
-    """What a cell needs to find handlers: where to look, and what the worker's main module is."""
+    """What a cell needs to find handlers, where to look and what the worker's main module is; and how to log."""
 
     path: list[str]
     main: str | None
+    logs: LogSetup | None = None
+    """None to leave logging alone, as the worker does."""
 
 
 class Job(Struct, frozen=True):
@@ -45,6 +49,8 @@ class Job(Struct, frozen=True):
     task_type: str
     task: Task
     memory_limit: int | None
+    trace: str | None = None
+    """What leads to the span of the attempt."""
 
 
 class Returned(Struct, frozen=True, tag=True):
@@ -108,7 +114,7 @@ class Cells:
         module, name = location(handler)
         cell = self._idle.pop() if self._idle else await _Cell.start()
         try:
-            result = await cell.run(Job(module, name, handler.type, task, handler.memory_limit), report)
+            result = await cell.run(Job(module, name, handler.type, task, handler.memory_limit, carried()), report)
         except HandlerRaised:
             self._idle.append(cell)
             raise
@@ -142,7 +148,8 @@ class _Cell:
             )
         reader, writer = await asyncio.open_connection(sock=ours)
         main = getattr(sys.modules.get("__main__"), "__file__", None)
-        writer.write(frame(Setup(sys.path, main)))
+        handler = log_handler()
+        writer.write(frame(Setup(sys.path, main, None if handler is None else handler.setup)))
         return cls(process, reader, writer)
 
     async def run(self, job: Job, report: Callable[[float, str], None]) -> bytes | None:

@@ -37,12 +37,14 @@ HEADER: Final = 4
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 Listener = Callable[[TaskId, Pulse], None]
+Failed = Callable[[int], None]
+"""Told how many heartbeats did not arrive."""
 
 
 class Keeper(Protocol):
     """Renews the leases that it is told of, and tells of those that are lost or should stop."""
 
-    async def start(self, listener: Listener) -> None: ...
+    async def start(self, listener: Listener, failed: Failed) -> None: ...
 
     async def ready(self) -> None:
         """Return when leases are kept: before that, none should be taken."""
@@ -115,22 +117,30 @@ class Beater:
         return fresh
 
 
-def keep(
-    beater: Beater, settings: Settings, tell: Callable[[dict[TaskId, Pulse]], None], wait: Callable[[float], bool]
-) -> None:
+class News(Struct, frozen=True, array_like=True):
+    """What a keeper has to tell: leases that are lost or should stop, and heartbeats that did not arrive."""
+
+    pulses: dict[TaskId, Pulse] = {}
+    failed: int = 0
+
+
+def keep(beater: Beater, settings: Settings, tell: Callable[[News], None], wait: Callable[[float], bool]) -> None:
     """Beat and look until `wait`, which sleeps for so many seconds, says that it is over."""
     interval = settings.heartbeat / SECOND
     next_beat = time.monotonic() + interval
     while not wait(min(LOOK_INTERVAL, interval / 2)):
-        # A store that fails is tried again at once: a lease is worth three beats.
-        with contextlib.suppress(StoreError):
-            if time.monotonic() >= next_beat:
-                news = beater.beat()
-                next_beat = time.monotonic() + interval
-            else:
-                news = beater.look()
-            if news:
-                tell(news)
+        beats = time.monotonic() >= next_beat
+        try:
+            pulses = beater.beat() if beats else beater.look()
+        except StoreError:
+            # A store that fails is tried again at once: a lease is worth three beats.
+            if beats:
+                tell(News(failed=1))
+            continue
+        if beats:
+            next_beat = time.monotonic() + interval
+        if pulses:
+            tell(News(pulses))
 
 
 class ThreadKeeper:
@@ -144,12 +154,12 @@ class ThreadKeeper:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    async def start(self, listener: Listener) -> None:
+    async def start(self, listener: Listener, failed: Failed) -> None:
         loop = asyncio.get_running_loop()
 
-        def tell(news: dict[TaskId, Pulse]) -> None:
+        def tell(news: News) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(_spread, news, listener)
+                loop.call_soon_threadsafe(_spread, news, listener, failed)
 
         arguments = (self._beater, self._engine.settings, tell, self._over.wait)
         self._thread = threading.Thread(target=keep, args=arguments, name="fairlead-keeper", daemon=True)
@@ -208,9 +218,9 @@ class ProcessKeeper:
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
 
-    async def start(self, listener: Listener) -> None:
+    async def start(self, listener: Listener, failed: Failed) -> None:
         await self._spawn()
-        self._running = asyncio.create_task(self._run(listener))
+        self._running = asyncio.create_task(self._run(listener, failed))
 
     async def ready(self) -> None:
         await self._ready.wait()
@@ -234,13 +244,13 @@ class ProcessKeeper:
                 self._process.kill()
             await self._process.wait()
 
-    async def _run(self, listener: Listener) -> None:
-        decode = msgspec.msgpack.Decoder(dict[TaskId, Pulse]).decode
+    async def _run(self, listener: Listener, failed: Failed) -> None:
+        decode = msgspec.msgpack.Decoder(News).decode
         while True:
             assert self._process is not None and self._process.stdout is not None  # noqa: S101 - spawned with a pipe
             try:
                 size = int.from_bytes(await self._process.stdout.readexactly(HEADER), "big")
-                _spread(decode(await self._process.stdout.readexactly(size)), listener)
+                _spread(decode(await self._process.stdout.readexactly(size)), listener, failed)
                 self._ready.set()
             except asyncio.IncompleteReadError:
                 code = await self._process.wait()
@@ -283,9 +293,11 @@ def _drop(held: dict[TaskId, LeaseToken], leases: Mapping[TaskId, LeaseToken]) -
     return dropped
 
 
-def _spread(news: dict[TaskId, Pulse], listener: Listener) -> None:
-    for task_id, pulse in news.items():
+def _spread(news: News, listener: Listener, failed: Failed) -> None:
+    for task_id, pulse in news.pulses.items():
         listener(task_id, pulse)
+    if news.failed:
+        failed(news.failed)
 
 
 def frame(message: object) -> bytes:

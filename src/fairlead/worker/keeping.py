@@ -14,12 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.core.identity import TaskId
 from fairlead.engine.inline import run_inline
 from fairlead.engine.leases import StoreLeases
 from fairlead.storage.opening import open_store
-from fairlead.storage.values import Pulse
-from fairlead.worker.keeper import HEADER, Beater, Brief, Leases, Notice, frame, keep
+from fairlead.worker.keeper import HEADER, Beater, Brief, Leases, News, Notice, frame, keep
 
 
 def is_stopped(process: int) -> bool:
@@ -78,14 +76,14 @@ def main() -> None:
             ended = _is_over(over, seconds, brief.worker_process)
         return ended
 
-    def tell(news: dict[TaskId, Pulse]) -> None:
+    def tell(news: News) -> None:
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.buffer.write(frame(news))
             sys.stdout.buffer.flush()
 
     threading.Thread(target=listen, daemon=True).start()
     # The first word, which says nothing but that there is someone to say it.
-    tell({})
+    tell(News())
     keep(beater, brief.settings, tell, wait)
     # The listening thread may hold the lock of stdin, which an orderly exit would wait for.
     os._exit(0)

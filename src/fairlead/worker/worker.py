@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -25,6 +26,10 @@ from fairlead.worker.keeper import Keeper
 from fairlead.worker.outage import Outage
 from fairlead.worker.source import Source
 from fairlead.worker.threads import Threads
+from fairlead.worker.tracing import Traces
+
+if TYPE_CHECKING:
+    from fairlead.engine.metrics import Metrics
 
 log = logging.getLogger("fairlead.worker")
 
@@ -58,7 +63,13 @@ class Worker:
     """Runs tasks from one source until it is asked to leave."""
 
     def __init__(
-        self, source: Source, handlers: Handlers, keeper: Keeper, settings: WorkerSettings | None = None
+        self,
+        source: Source,
+        handlers: Handlers,
+        keeper: Keeper,
+        settings: WorkerSettings | None = None,
+        *,
+        metrics: Metrics | None = None,
     ) -> None:
         handlers.check()
         self._source = source
@@ -75,8 +86,13 @@ class Worker:
         self._reports: dict[TaskId, Beat] = {}
         self._outcomes: list[Settlement] = []
         self._settling = False
+        self._traces = Traces()
         self._leaving = asyncio.Event()
         self._leaving_now = asyncio.Event()
+        self._beat_failed: Callable[[int], None] = lambda count: None
+        if metrics is not None:
+            self._beat_failed = metrics.beat_failed
+            metrics.employ(lambda: 1 - self._free / self._settings.concurrency)
 
     def leave(self) -> None:
         """Claim no more and let running tasks end; asked a second time, hand them back at once."""
@@ -86,8 +102,9 @@ class Worker:
 
     async def run(self) -> None:
         """Work until asked to leave, then drain."""
-        await self._keeper.start(self._heard)
-        attendance = Attendance(self._source, self._settings.concurrency, lambda: len(self._attempts))
+        await self._keeper.start(self._heard, self._beat_failed)
+        capacity = self._settings.concurrency
+        attendance = Attendance(self._source, capacity, lambda: len(self._attempts), self._beat_failed)
         present = asyncio.create_task(attendance.keep(self._leaving, self.leave))
         duties = [
             asyncio.create_task(duty)
@@ -172,7 +189,9 @@ class Worker:
 
     async def _live(self, attempt: Attempt) -> None:
         """One attempt, until there is something to say of it."""
+        self._traces.begin(attempt.task)
         outcome = await attempt.run()
+        self._traces.end(attempt.task, outcome)
         if self._attempts.get(attempt.task.id) is attempt:
             del self._attempts[attempt.task.id]
             self._reports.pop(attempt.task.id, None)
@@ -214,11 +233,13 @@ class Worker:
                 # Not an outage but an outcome that cannot be stored: its lease will end, and the task be tried again.
                 log.exception("task %s: its outcome cannot be settled", batch[0].task.id)
                 self._keeper.drop([batch[0].task])
+                self._traces.settled(batch[0].task, None, None)
             else:
                 for settlement in batch:
                     await self._settle_batch([settlement])
             return
-        for answer in answers:
+        for said, answer in zip(batch, answers, strict=True):
+            self._traces.settled(said.task, said.outcome, answer)
             if isinstance(answer, LeaseLost):
                 log.warning("task %s: its lease was lost before it was settled; its outcome is dropped", answer.task_id)
         self._keeper.drop([settlement.task for settlement in batch])

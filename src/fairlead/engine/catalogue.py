@@ -1,0 +1,132 @@
+"""Every metric that fairlead shows, by name: what the code counts, the reference lists and alerts ask for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fairlead.engine.exposition import Family, Kind, Source
+
+_COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_PROCESS, _STORE, _WORKER = Source.PROCESS, Source.STORE, Source.WORKER
+
+QUEUE_DEPTH: Final = Family(
+    "fairlead_queue_depth", _GAUGE, _STORE, ("queue", "priority"), "Tasks that are ready and wait for a worker."
+)
+QUEUE_OLDEST_AGE: Final = Family(
+    "fairlead_queue_oldest_age_seconds",
+    _GAUGE,
+    _STORE,
+    ("queue", "priority"),
+    "How long the ready task that has waited longest has waited; 0 if none waits.",
+)
+QUEUE_PAUSED: Final = Family(
+    "fairlead_queue_paused", _GAUGE, _STORE, ("queue",), "Whether a queue is paused: 1 if it is."
+)
+QUEUE_WAIT: Final = Family(
+    "fairlead_queue_wait_seconds",
+    _HISTOGRAM,
+    _PROCESS,
+    ("priority",),
+    "How long tasks were ready before they were claimed.",
+)
+SUBMITTED: Final = Family(
+    "fairlead_tasks_submitted_total", _COUNTER, _PROCESS, ("type", "priority"), "Tasks that were submitted."
+)
+PROMOTED: Final = Family(
+    "fairlead_tasks_promoted_total",
+    _COUNTER,
+    _PROCESS,
+    ("from", "to"),
+    "Tasks that were claimed as if of a higher priority, because of their age.",
+)
+DURATION: Final = Family(
+    "fairlead_task_duration_seconds",
+    _HISTOGRAM,
+    _PROCESS,
+    ("type", "status"),
+    "How long attempts took, by how they ended: completed, failed, dead_letter, cancelled, retrying or handed_back.",
+)
+COMPLETED: Final = Family(
+    "fairlead_tasks_completed_total",
+    _COUNTER,
+    _PROCESS,
+    ("type", "status"),
+    "Tasks that came to an end, by how: completed, failed, dead_letter or cancelled.",
+)
+RETRIES: Final = Family(
+    "fairlead_task_retries_total",
+    _COUNTER,
+    _PROCESS,
+    ("type", "reason"),
+    "Attempts after which the task is tried again: failed, timed_out, worker_lost or crashed.",
+)
+FAILED: Final = Family(
+    "fairlead_tasks_failed_total",
+    _COUNTER,
+    _PROCESS,
+    ("type", "reason"),
+    "Tasks that ended without success, dead letters included: rejected, retries_used_up or crash_loop.",
+)
+DEAD_LETTERS: Final = Family(
+    "fairlead_tasks_dead_letter_total",
+    _COUNTER,
+    _PROCESS,
+    ("type", "reason"),
+    "Tasks that became dead letters: retries_used_up or crash_loop.",
+)
+DEAD_LETTER_SIZE: Final = Family(
+    "fairlead_dead_letter_size", _GAUGE, _STORE, (), "Dead letters that wait to be replayed or discarded."
+)
+TASK_STATE: Final = Family("fairlead_task_state", _GAUGE, _STORE, ("status",), "Tasks in the store, by state.")
+WORKERS: Final = Family(
+    "fairlead_workers",
+    _GAUGE,
+    _STORE,
+    ("status",),
+    "Workers: active, draining, or dead, which is not heard of for one lease length, within the last hour.",
+)
+CAPACITY_USED: Final = Family(
+    "fairlead_worker_capacity_used_ratio",
+    _GAUGE,
+    _WORKER,
+    (),
+    "Tasks that run, as a share of those that could: of all live workers on a server, of the worker on its own port.",
+)
+HEARTBEAT_FAILURES: Final = Family(
+    "fairlead_worker_heartbeat_failures_total",
+    _COUNTER,
+    _WORKER,
+    (),
+    "Heartbeats of a worker, for itself or its tasks, that did not reach the store or server.",
+)
+STORE_SECONDS: Final = Family(
+    "fairlead_store_seconds", _HISTOGRAM, _PROCESS, ("operation",), "How long operations of the store took."
+)
+BATCH_SIZE: Final = Family(
+    "fairlead_batch_size",
+    _HISTOGRAM,
+    _PROCESS,
+    ("operation",),
+    "Tasks in one operation of the store; what a claim got.",
+)
+SCHEDULE_LATE: Final = Family(
+    "fairlead_schedule_late_seconds",
+    _GAUGE,
+    _STORE,
+    (),
+    "How late the most overdue schedule is; 0 if none is. A second or two is usual.",
+)
+JOURNAL_BEHIND: Final = Family(
+    "fairlead_journal_behind",
+    _GAUGE,
+    _STORE,
+    (),
+    "Changed tasks that the journal has yet to learn of; only with a journal.",
+)
+
+CATALOGUE: Final = (
+    QUEUE_DEPTH, QUEUE_OLDEST_AGE, QUEUE_PAUSED, QUEUE_WAIT, SUBMITTED, PROMOTED, DURATION, COMPLETED, RETRIES, FAILED,
+    DEAD_LETTERS, DEAD_LETTER_SIZE, TASK_STATE, WORKERS, CAPACITY_USED, HEARTBEAT_FAILURES, STORE_SECONDS, BATCH_SIZE,
+    SCHEDULE_LATE, JOURNAL_BEHIND,
+)  # fmt: skip
+"""All of them, in the order of the reference."""

@@ -1,0 +1,189 @@
+"""The log of tasks: one line for each transition, written a batch at a time.
+
+What a task carries is never logged: no parameters, no results.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from fairlead.core.instant import SECOND, Instant, Span
+from fairlead.core.task import COMPLETED, EXECUTING, Priority, Task
+from fairlead.core.trace import trace_id_of
+from fairlead.engine.feed import worker_of
+from fairlead.engine.observe import Happening, Occurrence, Watcher, happening_of
+from fairlead.wire.moments import iso
+from fairlead.worker.logs import LogHandler, line_of
+
+LOGGER: Final = "fairlead.tasks"
+
+LEVELS: Final = {
+    Happening.SUBMITTED: logging.INFO,
+    Happening.STARTED: logging.INFO,
+    Happening.PROMOTED: logging.DEBUG,
+    Happening.READY: logging.DEBUG,
+    Happening.RETRYING: logging.WARNING,
+    Happening.HANDED_BACK: logging.INFO,
+    Happening.COMPLETED: logging.INFO,
+    Happening.FAILED: logging.ERROR,
+    Happening.DEAD_LETTER: logging.ERROR,
+    Happening.CANCEL_ASKED: logging.INFO,
+    Happening.CANCELLED: logging.INFO,
+    Happening.REPLAYED: logging.INFO,
+    Happening.REMOVED: logging.DEBUG,
+    Happening.REFUSED: logging.WARNING,
+}
+"""How much a transition matters: what may need someone is more than information, steps in between are less."""
+
+_WORDS: Final = {level: logging.getLevelName(level).lower() for level in LEVELS.values()}
+_PRIORITIES: Final = tuple(priority.word for priority in Priority)
+_WITH_ERROR: Final = frozenset({Happening.RETRYING, Happening.FAILED, Happening.DEAD_LETTER, Happening.CANCELLED})
+
+
+class Line(Struct, omit_defaults=True, gc=False):
+    """A transition, as it is logged."""
+
+    time: str
+    level: str
+    process: int
+    logger: str
+    message: str
+    task_id: str
+    task_type: str
+    queue: str
+    priority: str
+    attempt: int = 0
+    worker_id: str | None = None
+    trace_id: str | None = None
+    duration_seconds: float | None = None
+    """How long the attempt took that has ended."""
+    wait_seconds: float | None = None
+    """How long the task was ready before it was claimed."""
+    reason: str | None = None
+    error: str | None = None
+    treated_as: str | None = None
+
+
+class TransitionLog(Watcher):
+    """Logs what happens to tasks."""
+
+    def __init__(self, handler: LogHandler) -> None:
+        self._handler = handler
+        self._logger = logging.getLogger(LOGGER)
+        self._encoder = msgspec.json.Encoder()
+        self._process = os.getpid()
+
+    def moved(self, tasks: Sequence[Task], at: Instant) -> None:
+        """Log that tasks have come to their states."""
+        least = self._logger.getEffectiveLevel()
+        when, process, informs = iso(at), self._process, least <= logging.INFO
+        lines: list[Line] = []
+        for task in tasks:
+            spec, status = task.spec, task.status
+            # What nearly always happens is put together here, without further calls.
+            if status.state is COMPLETED:
+                if informs:
+                    took = (status.ended_at or at) - (status.started_at or at)
+                    lines.append(
+                        Line(
+                            when, "info", process, LOGGER, "task completed", spec.id, spec.type, spec.queue,
+                            _PRIORITIES[status.priority], status.attempts, status.history[-1].worker,
+                            spec.trace and trace_id_of(spec.trace), took / SECOND,
+                        )
+                    )  # fmt: skip
+            elif status.state is EXECUTING and status.lease is not None and not status.cancel_asked:
+                if informs:
+                    lines.append(
+                        Line(
+                            when, "info", process, LOGGER, "task started", spec.id, spec.type, spec.queue,
+                            _PRIORITIES[status.priority], status.attempts, status.lease.worker,
+                            spec.trace and trace_id_of(spec.trace), None, (at - status.ready_at) / SECOND,
+                        )
+                    )  # fmt: skip
+            else:
+                happening = happening_of(task)
+                if LEVELS[happening] >= least:
+                    lines.append(self._line(happening, task, at, when))
+        if lines:
+            self._write(lines)
+
+    def promoted(self, task: Task, treated_as: Priority, at: Instant) -> None:
+        """Log a promotion."""
+        if self._logger.isEnabledFor(LEVELS[Happening.PROMOTED]):
+            line = self._line(Happening.PROMOTED, task, at, iso(at))
+            line.treated_as = treated_as.word
+            self._write([line])
+
+    def noted(self, occurrence: Occurrence) -> None:
+        """Log what a task's own standing does not show."""
+        if self._logger.isEnabledFor(LEVELS[occurrence.happening]):
+            self._write([self._line(occurrence.happening, occurrence.task, occurrence.at, iso(occurrence.at))])
+
+    def _line(self, happening: Happening, task: Task, at: Instant, when: str) -> Line:
+        spec, status = task.spec, task.status
+        line = Line(
+            when,
+            "info",
+            self._process,
+            LOGGER,
+            _MESSAGES[happening],
+            spec.id,
+            spec.type,
+            spec.queue,
+            _PRIORITIES[status.priority],
+            status.attempts,
+            worker_of(task),
+        )
+        if spec.trace is not None:
+            line.trace_id = trace_id_of(spec.trace)
+        line.level = _WORDS[LEVELS[happening]]
+        line.reason = status.reason.value
+        took = _took(happening, task, at)
+        line.duration_seconds = None if took is None else took / SECOND
+        if happening in _WITH_ERROR and status.failure is not None:
+            line.error = f"{status.failure.type}: {status.failure.message}"
+        return line
+
+    def _write(self, lines: list[Line]) -> None:
+        if self._handler.setup.as_json:
+            self._handler.write(self._encoder.encode_lines(lines))
+        else:
+            text = "".join(f"{line_of(line.time, line.level, sentence(line))}\n" for line in lines)
+            self._handler.write(text.encode())
+
+
+def sentence(line: Line) -> str:
+    """A transition in words."""
+    text = f"task {line.task_id} {line.task_type} {line.message.removeprefix('task ')}"
+    if line.treated_as is not None:
+        text = f"{text} to {line.treated_as}"
+    if line.duration_seconds is not None:
+        text = f"{text} after {line.duration_seconds:.3g} s"
+    if line.attempt:
+        text = f"{text}, attempt {line.attempt}"
+    if line.worker_id is not None:
+        text = f"{text} by {line.worker_id}"
+    text = f"{text}, {line.priority}"
+    if line.trace_id is not None:
+        text = f"{text}, trace {line.trace_id}"
+    if line.error is not None:
+        text = f"{text} ({line.reason}): {line.error}"
+    return text
+
+
+_MESSAGES: Final = {happening: f"task {happening.replace('_', ' ')}" for happening in Happening}
+
+
+def _took(happening: Happening, task: Task, at: Instant) -> Span | None:
+    """How long the attempt took that ended with this, if one did."""
+    history = task.status.history
+    if happening in (Happening.REMOVED, Happening.REFUSED, Happening.CANCEL_ASKED) or not history:
+        return None
+    started = history[-1].started_at
+    return None if started is None else at - started

@@ -1,0 +1,140 @@
+"""`/metrics`: how the store stands, and what the server did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from fairlead.core.events import Failed
+from fairlead.core.identity import WorkerId
+from fairlead.core.schedule import Schedule
+from fairlead.engine.catalogue import CAPACITY_USED, CATALOGUE, HEARTBEAT_FAILURES, JOURNAL_BEHIND
+from fairlead.engine.exposition import Source
+from fairlead.engine.metrics import MOST_NAMES
+from fairlead.engine.stats import stats_of
+from fairlead.server.metrics import gauges
+from fairlead.storage.memory import MemoryStore
+from fairlead.storage.values import Tally
+from tests.engine.building import a_wish
+from tests.engine.counting import Read, read
+from tests.server.serving import BOOM, Service
+
+
+async def scrape(service: Service) -> Read:
+    """The page, when it is counted anew."""
+    service.advance(1)
+    answer = await service.client.get("/metrics")
+    assert answer.status_code == 200, answer.text
+    return Read(answer.text)
+
+
+async def test_it_shows_how_the_store_stands(in_memory: Service) -> None:
+    await in_memory.submit(queue="mail", priority="low", max_retries=0)
+    (task,) = await in_memory.claim(queues=["mail"])
+    await in_memory.settle(task, Failed(failure=BOOM))
+    await in_memory.submit(queue="mail", priority="low")
+    presence = in_memory.engine.presence
+    await presence.register(WorkerId("one"), queues=["mail"], capacity=4)
+    await presence.beat(WorkerId("one"), running=3)
+    page = await scrape(in_memory)
+    assert page.value("fairlead_queue_depth", queue="mail", priority="low") == 1
+    assert page.value("fairlead_queue_oldest_age_seconds", queue="mail", priority="low") == 1
+    assert page.value("fairlead_queue_depth", queue="mail", priority="high") == 0
+    assert page.value("fairlead_task_state", status="dead_letter") == 1
+    assert page.value("fairlead_task_state", status="queued") == 1
+    assert page.value("fairlead_dead_letter_size") == 1
+    assert page.value("fairlead_workers", status="active") == 1
+    assert page.value("fairlead_workers", status="dead") == 0
+    assert page.value("fairlead_worker_capacity_used_ratio") == 0.75
+    assert page.value("fairlead_tasks_dead_letter_total", type="send_mail", reason="retries_used_up") == 1
+
+
+async def test_it_has_every_metric_that_a_server_can_show(in_memory: Service) -> None:
+    page = await scrape(in_memory)
+    expected = {family.name for family in CATALOGUE} - {JOURNAL_BEHIND.name, HEARTBEAT_FAILURES.name}
+    assert page.names == expected
+    in_memory.metrics.employ(lambda: 1.0)
+    assert (await scrape(in_memory)).names == expected | {HEARTBEAT_FAILURES.name}
+    assert CAPACITY_USED.source is Source.WORKER
+
+
+def test_a_journal_that_is_behind_is_shown() -> None:
+    page = read(gauges(stats_of(Tally(lanes=(), next_alarm=None, journal_behind=7), 0), late=0))
+    assert page.value("fairlead_journal_behind") == 7
+
+
+async def test_a_schedule_that_nobody_fires_is_late(in_memory: Service) -> None:
+    schedules = in_memory.engine.schedules
+    assert (await scrape(in_memory)).value("fairlead_schedule_late_seconds") == 0
+    await schedules.add(Schedule(name="often", cron="every 10 seconds", submission=a_wish()))
+    assert (await scrape(in_memory)).value("fairlead_schedule_late_seconds") == 0
+    in_memory.advance(100)
+    late = (await scrape(in_memory)).value("fairlead_schedule_late_seconds")
+    assert late is not None and 90 <= late <= 101
+    await schedules.fire()
+    assert (await scrape(in_memory)).value("fairlead_schedule_late_seconds") == 0
+    in_memory.advance(100)
+    await schedules.pause("often")
+    assert (await scrape(in_memory)).value("fairlead_schedule_late_seconds") == 0
+
+
+async def test_many_queues_do_not_make_the_page_grow_without_bound(in_memory: Service) -> None:
+    wishes = [a_wish(queue=f"queue-{number:04}") for number in range(MOST_NAMES + 50)]
+    await in_memory.engine.submit_many([*wishes, a_wish(queue="queue-0249")])
+    page = await scrape(in_memory)
+    queues = page.labels("fairlead_queue_depth", "queue")
+    assert len(queues) == MOST_NAMES + 1
+    assert {"other", "queue-0249"} < queues
+    assert page.value("fairlead_queue_depth", queue="other", priority="medium") == 50
+    assert page.value("fairlead_queue_oldest_age_seconds", queue="other", priority="medium") == 1
+
+
+class Asked(MemoryStore):
+    """Counts what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def tally(self) -> Any:
+        self.asked.append("tally")
+        return await super().tally()
+
+    async def find(self, *arguments: Any, **options: Any) -> Any:
+        raise AssertionError("a scrape looks at no tasks")
+
+    async def get(self, ids: Sequence[Any]) -> Any:
+        raise AssertionError("a scrape looks at no tasks")
+
+    async def due(self, *arguments: Any) -> Any:
+        raise AssertionError("a scrape looks at no tasks")
+
+
+async def test_a_scrape_asks_for_one_tally_and_no_more_than_once_a_second() -> None:
+    store = Asked()
+    async with Service(store) as service:
+        await service.engine.submit(a_wish())
+        for _ in range(5):
+            page = Read((await service.client.get("/metrics")).text)
+            assert page.value("fairlead_queue_depth", queue="default", priority="medium") == 1
+        assert store.asked == ["tally"]
+        await service.engine.submit(a_wish())
+        page = Read((await service.client.get("/metrics")).text)
+        assert page.value("fairlead_tasks_submitted_total", type="send_mail", priority="medium") == 2, "not cached"
+        assert (await scrape(service)).value("fairlead_queue_depth", queue="default", priority="medium") == 2
+        assert store.asked == ["tally", "tally"]
+
+
+@pytest.mark.parametrize("status", ["active", "draining", "dead"])
+async def test_workers_are_counted_by_how_they_stand(in_memory: Service, status: str) -> None:
+    presence = in_memory.engine.presence
+    await presence.register(WorkerId("one"), queues=["default"], capacity=4)
+    await presence.beat(WorkerId("one"), running=0, draining=status == "draining")
+    if status == "dead":
+        in_memory.advance(60)
+    page = await scrape(in_memory)
+    assert {word: page.value("fairlead_workers", status=word) for word in ("active", "draining", "dead")} == {
+        "active": 0, "draining": 0, "dead": 0, status: 1
+    }  # fmt: skip

@@ -1,0 +1,277 @@
+"""The lines that a fairlead process logs."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from fairlead.core.events import CancelConfirmed, Completed, Failed, HandedBack
+from fairlead.core.instant import HOUR, SECOND
+from fairlead.core.task import Priority
+from fairlead.engine.engine import Engine
+from fairlead.engine.observe import Happening
+from fairlead.worker.logs import LogSetup, log_handler, start_logging
+from fairlead.worker.transitions import LEVELS, TransitionLog
+from tests.engine.building import BOOM, Bench
+from tests.worker.building import Crew
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+TRACEPARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
+
+Start = Callable[..., io.StringIO]
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Sets up logging as a command would; the answer is what then stands on stderr."""
+    root, ours = logging.getLogger(), logging.getLogger("fairlead")
+    before = root.handlers[:], root.level, ours.level
+
+    def start(level: str = "info", *, as_json: bool = True) -> io.StringIO:
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
+        # pytest's own handlers are not closed by a forced setup of ours.
+        root.handlers[:] = []
+        start_logging(LogSetup(level, as_json))
+        return stream
+
+    yield start
+    root.handlers[:], level, own = before
+    root.setLevel(level)
+    ours.setLevel(own)
+
+
+def flush() -> None:
+    handler = log_handler()
+    assert handler is not None
+    handler.flush()
+
+
+class Logged(Bench):
+    """A bench whose engine tells the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        handler = log_handler()
+        assert handler is not None
+        self.engine = Engine(self.store, clock=self.clock, observers=[TransitionLog(handler)])
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    flush()
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+async def test_a_transition_is_one_line_that_says_all_but_what_the_task_carries(start: Start) -> None:
+    stream = start()
+    bench = Logged()
+    wish = {"parameters": b'{"secret":"s3cret"}', "trace": TRACEPARENT, "priority": Priority.HIGH}
+    task = await bench.submit(**wish)
+    bench.clock.advance(3 * SECOND)
+    (claimed,) = await bench.claim()
+    bench.clock.advance(2 * SECOND)
+    await bench.settle(claimed, Completed(b'"s3cret"'))
+    submitted, started, completed = lines(stream)
+    for line in (submitted, started, completed):
+        assert (line["level"], line["logger"]) == ("info", "fairlead.tasks")
+        assert (line["task_id"], line["task_type"], line["priority"]) == (task.id, "send_mail", "high")
+        assert (line["queue"], line["trace_id"]) == ("default", TRACE)
+    assert submitted["message"] == "task submitted"
+    assert "worker_id" not in submitted
+    assert (started["message"], started["attempt"], started["worker_id"]) == ("task started", 1, "worker-1")
+    assert started["wait_seconds"] == 3
+    assert (completed["message"], completed["duration_seconds"]) == ("task completed", 2)
+    assert completed["worker_id"] == "worker-1"
+    assert "s3cret" not in stream.getvalue()
+
+
+async def test_how_bad_a_transition_is_is_its_level(start: Start) -> None:
+    stream = start("debug")
+    bench = Logged()
+    again = await bench.executing(priority=Priority.LOW)
+    await bench.settle(again, Failed(failure=BOOM))
+    bench.clock.advance(HOUR)
+    await bench.engine.sweep()
+    (promoted,) = await bench.claim()
+    await bench.settle(promoted, HandedBack())
+    (retried,) = await bench.claim()
+    await bench.engine.cancel(retried.id)
+    await bench.settle(retried, CancelConfirmed())
+    await bench.settle(await bench.executing(max_retries=0), Failed(failure=BOOM))
+    dead = lines(stream)[-1]
+    await bench.settle(await bench.executing(), Failed(failure=BOOM, retriable=False))
+    said = {(line["message"], line["level"]) for line in lines(stream)}
+    assert said >= {
+        ("task submitted", "info"),
+        ("task started", "info"),
+        ("task retrying", "warning"),
+        ("task ready", "debug"),
+        ("task handed back", "info"),
+        ("task cancel asked", "info"),
+        ("task cancelled", "info"),
+        ("task dead letter", "error"),
+        ("task failed", "error"),
+    }
+    assert (dead["reason"], dead["error"]) == ("retries_used_up", "Boom: it went boom")
+    assert dead["duration_seconds"] == 0
+    assert LEVELS.keys() == set(Happening)
+
+
+async def test_what_is_below_the_level_is_not_said(start: Start) -> None:
+    stream = start("error")
+    bench = Logged()
+    await bench.settle(await bench.executing(), Completed())
+    await bench.settle(await bench.executing(), Failed(failure=BOOM))
+    assert lines(stream) == []
+    await bench.settle(await bench.executing(), Failed(failure=BOOM, retriable=False))
+    assert [line["message"] for line in lines(stream)] == ["task failed"]
+
+
+async def test_a_promotion_and_a_removal_are_told_to_who_wants_every_step(start: Start) -> None:
+    stream = start("debug")
+    bench = Logged()
+    task = await bench.submit(priority=Priority.LOW)
+    bench.clock.advance(HOUR)
+    await bench.settle((await bench.claim())[0], Completed())
+    await bench.engine.discard(task.id)
+    by_message = {line["message"]: line for line in lines(stream)}
+    assert by_message["task promoted"]["treated_as"] in ("critical", "high")
+    assert "task removed" in by_message
+
+
+async def test_a_person_reads_sentences(start: Start) -> None:
+    stream = start(as_json=False)
+    bench = Logged()
+    task = await bench.executing(trace=TRACEPARENT, max_retries=0)
+    bench.clock.advance(SECOND)
+    await bench.settle(task, Failed(failure=BOOM))
+    flush()
+    *_, last = stream.getvalue().splitlines()
+    assert last.endswith(
+        f"task {task.id} send_mail dead letter after 1 s, attempt 1 by worker-1, medium, trace {TRACE} "
+        f"(retries_used_up): Boom: it went boom"
+    )
+
+
+async def run_logging(crew: Crew, **options: Any) -> None:
+    own = logging.getLogger("application")
+
+    async def on_the_loop() -> None:
+        await asyncio.sleep(0)
+        own.warning("hello", extra={"order": 17})
+
+    def in_a_thread() -> None:
+        own.warning("hello")
+
+    crew.handle(on_the_loop)
+    crew.handle(in_a_thread)
+    tasks = [await crew.submit(name, **options) for name in ("on_the_loop", "in_a_thread")]
+    async with crew.working():
+        for task in tasks:
+            await crew.until_ended(task)
+
+
+async def test_what_a_handler_logs_carries_its_task(crew: Crew, start: Start) -> None:
+    stream = start()
+    await run_logging(crew, trace=TRACEPARENT)
+    logging.getLogger("application").warning("outside")
+    by_type = {line.get("task_type"): line for line in lines(stream) if line["logger"] == "application"}
+    for task_type in ("on_the_loop", "in_a_thread"):
+        line = by_type[task_type]
+        assert (line["message"], line["attempt"], line["worker_id"]) == ("hello", 1, "worker-1")
+        assert (line["trace_id"], line["priority"], len(line["task_id"])) == (TRACE, "medium", 32)
+    assert by_type["on_the_loop"]["order"] == 17
+    assert "task_id" not in by_type[None]
+
+
+async def test_a_person_sees_the_task_of_a_line_too(crew: Crew, start: Start) -> None:
+    stream = start(as_json=False)
+    await run_logging(crew)
+    flush()
+    said = [line for line in stream.getvalue().splitlines() if " hello (task " in line]
+    assert len(said) == 2 and said[0].endswith("_loop, attempt 1)") | said[1].endswith("_loop, attempt 1)")
+
+
+async def test_what_a_handler_logs_with_structlog_carries_its_task(crew: Crew) -> None:
+    heard: list[Any] = []
+
+    def keep(logger: Any, method: str, event: Any) -> Any:
+        heard.append(dict(event))
+        raise structlog.DropEvent
+
+    logger = structlog.wrap_logger(None, processors=[structlog.contextvars.merge_contextvars, keep])
+
+    async def on_the_loop() -> None:
+        logger.info("hello")
+
+    def in_a_thread() -> None:
+        logger.info("hello")
+
+    crew.handle(on_the_loop)
+    crew.handle(in_a_thread)
+    tasks = [await crew.submit(name) for name in ("on_the_loop", "in_a_thread")]
+    async with crew.working():
+        for task in tasks:
+            await crew.until_ended(task)
+    logger.info("outside")
+    assert {event.get("task_id") for event in heard} == {*(task.id for task in tasks), None}
+    assert heard[-1] == {"event": "outside"}
+
+
+def test_what_has_no_json_form_is_logged_all_the_same(start: Start) -> None:
+    stream = start()
+    log = logging.getLogger("application")
+    log.warning("odd %s", "\udc80", extra={"thing": object(), "count": 2**70})
+    try:
+        raise ValueError("no")
+    except ValueError:
+        log.exception("failed")
+    odd, failed = lines(stream)
+    assert odd["message"] == "odd \\udc80" and "object object" in odd["thing"]
+    assert "ValueError: no" in failed["message"]
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(start: Start) -> None:
+    start()
+    handler = log_handler()
+    assert handler is not None
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    handler.setStream(Full())
+    handler.write(b"lost\n")
+
+
+async def test_lines_wait_a_moment_for_others_and_are_never_passed_by_a_record(start: Start) -> None:
+    stream = start()
+    handler = log_handler()
+    assert handler is not None
+    handler.write(b'{"message":"first"}\n')
+    handler.write(b'{"message":"second"}\n')
+    assert stream.getvalue() == "", "not written yet"
+    logging.getLogger("application").warning("third")
+    assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["first", "second", "third"]
+    handler.write(b'{"message":"fourth"}\n')
+    async with asyncio.timeout(60):
+        while "fourth" not in stream.getvalue():  # noqa: ASYNC110 - a stream has no event
+            await asyncio.sleep(0.01)
+
+
+async def test_lines_that_wait_are_written_when_logging_ends(start: Start) -> None:
+    stream = start()
+    handler = log_handler()
+    assert handler is not None
+    handler.write(b"last words\n")
+    logging.shutdown([weakref.ref(handler)])
+    assert stream.getvalue() == "last words\n"
