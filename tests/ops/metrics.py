@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+from fairlead.engine.catalogue import CATALOGUE
 
 Row: TypeAlias = tuple[str, str, tuple[str, ...]]
 """A metric: its name, its kind and its labels."""
@@ -18,7 +18,7 @@ def series(rows: Iterable[Row]) -> dict[str, frozenset[str]]:
     """The series that metrics have, by name, with their labels: a histogram has three."""
     known: dict[str, frozenset[str]] = {}
     for name, kind, labels in rows:
-        if kind == HISTOGRAM:
+        if kind == "histogram":
             known[f"{name}_bucket"] = frozenset((*labels, "le"))
             known[f"{name}_sum"] = known[f"{name}_count"] = frozenset(labels)
         else:
@@ -26,31 +26,7 @@ def series(rows: Iterable[Row]) -> dict[str, frozenset[str]]:
     return known
 
 
-AGREED: Final[tuple[Row, ...]] = (
-    ("fairlead_queue_depth", GAUGE, ("queue", "priority")),
-    ("fairlead_queue_oldest_age_seconds", GAUGE, ("queue", "priority")),
-    ("fairlead_queue_paused", GAUGE, ("queue",)),
-    ("fairlead_queue_wait_seconds", HISTOGRAM, ("priority",)),
-    ("fairlead_tasks_submitted_total", COUNTER, ("type", "priority")),
-    ("fairlead_tasks_promoted_total", COUNTER, ("from", "to")),
-    ("fairlead_task_duration_seconds", HISTOGRAM, ("type", "status")),
-    ("fairlead_tasks_completed_total", COUNTER, ("type", "status")),
-    ("fairlead_task_retries_total", COUNTER, ("type", "reason")),
-    ("fairlead_tasks_failed_total", COUNTER, ("type", "reason")),
-    ("fairlead_tasks_dead_letter_total", COUNTER, ("type", "reason")),
-    ("fairlead_dead_letter_size", GAUGE, ()),
-    ("fairlead_task_state", GAUGE, ("status",)),
-    ("fairlead_workers", GAUGE, ("status",)),
-    ("fairlead_worker_capacity_used_ratio", GAUGE, ()),
-    ("fairlead_worker_heartbeat_failures_total", COUNTER, ()),
-    ("fairlead_store_seconds", HISTOGRAM, ("operation",)),
-    ("fairlead_batch_size", HISTOGRAM, ("operation",)),
-    ("fairlead_schedule_late_seconds", GAUGE, ()),
-    ("fairlead_journal_behind", GAUGE, ()),
-)
-"""The metrics as they were agreed on."""
-
-KNOWN: Final = series(AGREED)
+KNOWN: Final = series((family.name, family.kind, family.labels) for family in CATALOGUE)
 """The series that the rules and the dashboard may use."""
 
 FROM_PROMETHEUS: Final = frozenset({"instance", "job"})

@@ -15,6 +15,7 @@ from fairlead.cli.program import program
 from fairlead.sdk.configuration import load
 from fairlead.sdk.keys import KEYS
 from fairlead.server.app import ENDPOINTS
+from tests.ops.metrics import unknown_in
 from tests.ops.processes import COMPOSE, KUBERNETES, KUSTOMIZATION, UNITS, Started, started, unit, workloads
 from tests.ops.reading import OPS, RULES, alerts, commands_in, document, documents
 from tests.servers.prometheus import promtool_or_skip
@@ -168,10 +169,28 @@ def test_names_that_one_part_uses_for_another_are_there() -> None:
     for manifest in manifests:
         if manifest["kind"] == "Service":
             assert manifest["spec"]["selector"] in labels
-    scraped = document(PROMETHEUS)["scrape_configs"][0]["dns_sd_configs"][0]
-    assert set(scraped["names"]) <= services & set(SERVICES) and scraped["port"] == PORT
+    scraped = [job["dns_sd_configs"][0] for job in document(PROMETHEUS)["scrape_configs"]]
+    assert [(each["names"], each["port"]) for each in scraped] == [(["server"], PORT), (["worker"], 8421)]
+    assert {"server", "worker"} <= services & set(SERVICES)
+    assert [process.place for process in started() if "--metrics-port 8421" in str(process)] == [
+        "compose.yaml worker",
+        "worker.yaml",
+    ]
     resources = document(KUSTOMIZATION)["resources"]
     assert sorted(resources) == sorted(file.name for file in KUBERNETES if not file.name.startswith("keda-"))
+
+
+def test_what_scales_the_workers_finds_them() -> None:
+    manifests = [manifest for file in KUBERNETES for manifest in documents(file)]
+    there = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
+    scaled = [manifest["spec"] for manifest in manifests if manifest["kind"] == "ScaledObject"]
+    for spec in scaled:
+        assert ("Deployment", spec["scaleTargetRef"]["name"]) in there
+        for trigger in spec["triggers"]:
+            (host,) = re.findall(r"http://([\w-]+):", " ".join(trigger["metadata"].values()))
+            assert ("Service", host) in there
+            assert unknown_in(trigger["metadata"].get("query", "vector(0)")) == set()
+    assert scaled
 
 
 def test_no_service_of_kubernetes_makes_a_variable_that_looks_like_a_setting() -> None:
