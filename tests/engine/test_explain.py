@@ -6,16 +6,18 @@ import random
 
 import pytest
 
+from fairlead.core.circuit import CircuitSettings
 from fairlead.core.errors import StoreUnavailable, TaskNotFound
 from fairlead.core.events import Completed, Failed
 from fairlead.core.explanation import Cause, CauseCode
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import HOUR, MINUTE, SECOND
+from fairlead.core.limits import Rate
 from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
 from fairlead.core.outlook import Promotion
 from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, State, Task
-from fairlead.engine import explaining, lookout
+from fairlead.engine import explaining, holding, lookout
 from fairlead.engine.engine import Submitted
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
@@ -110,6 +112,34 @@ async def test_pauses_come_first(bench: Bench) -> None:
     assert told.forecast is not None and (told.forecast.workers, told.forecast.latest_start) == (1, None)
 
 
+async def test_an_open_circuit_holds_a_task_back(bench: Bench) -> None:
+    await bench.engine.circuits.set("send_mail", CircuitSettings(open_for=MINUTE))
+    task = await bench.submit()
+    await join(bench)
+    assert CauseCode.CIRCUIT_OPEN not in await codes(bench, task)
+    await bench.engine.circuits.open("send_mail")
+    told = await bench.engine.explain(task.id)
+    (cause,) = [cause for cause in told.causes if cause.code == CauseCode.CIRCUIT_OPEN]
+    assert cause.blocks and "is open, by hand; a few tasks are tried in 60s" in cause.text
+    assert told.forecast is not None and told.forecast.estimated_start is None
+
+
+async def test_a_limit_that_is_reached_is_named(bench: Bench) -> None:
+    await join(bench)
+    await bench.submit(concurrency_key="customer 7")
+    task = await bench.submit(concurrency_key="customer 7")
+    await bench.claim(1, ONE)
+    (cause,) = [cause for cause in (await bench.engine.explain(task.id)).causes if cause.code == "limit_reached"]
+    assert cause.text == "the concurrency key customer 7 has 1 running, and 1 may run at once"
+    assert not cause.blocks
+    await bench.engine.queues.change("default", key_running=0, rate=Rate.parse("1/h"))
+    bench.clock.advance(2 * SECOND)
+    await bench.claim(1, ONE)
+    task = await bench.submit()
+    (cause,) = [cause for cause in (await bench.engine.explain(task.id)).causes if cause.code == "limit_reached"]
+    assert cause.text.startswith("the queue default has started as many as its rate allows; the next may start in ")
+
+
 async def test_the_pace_of_its_workers_gives_the_start(bench: Bench) -> None:
     await join(bench, capacity=1)
     for _ in range(30):
@@ -188,11 +218,11 @@ async def test_what_holds_tasks_back_elsewhere_can_say_so(monkeypatch: pytest.Mo
     await join(bench)
     task = await bench.submit()
 
-    async def held(seen: explaining.Circumstances) -> list[Cause]:
+    async def held(seen: holding.Circumstances) -> list[Cause]:
         assert seen.task == task
         return [Cause("held", "it is held", blocks=True)]
 
-    monkeypatch.setattr(explaining, "SOURCES", (*explaining.SOURCES, held))
+    monkeypatch.setattr(explaining, "SOURCES", (*holding.SOURCES, held))
     told = await bench.engine.explain(task.id)
     assert told.summary == "it is queued: it is held"
     assert told.forecast is not None and told.forecast.estimated_start is None

@@ -24,6 +24,8 @@ class CauseCode(enum.StrEnum):
 
     QUEUE_PAUSED = "queue_paused"
     TYPE_PAUSED = "type_paused"
+    CIRCUIT_OPEN = "circuit_open"
+    LIMIT_REACHED = "limit_reached"
     NO_WORKERS = "no_workers"
     QUEUE_UNSERVED = "queue_unserved"
     TYPE_UNKNOWN = "type_unknown"

@@ -1,15 +1,10 @@
-"""Explaining: why a task waits, or ran when it ran.
-
-What is decided elsewhere is asked there: `SOURCES` lists who may know why a waiting task cannot start. A feature that
-holds tasks back adds its function there, and its code to `CauseCode`.
-"""
+"""Explaining: why a task waits, or ran when it ran. What may hold a task back is asked of `holding`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.core.explanation import Cause, CauseCode, Explanation, Forecast
@@ -18,50 +13,14 @@ from fairlead.core.order import treated_as
 from fairlead.core.outlook import steady_table
 from fairlead.core.recount import recount, retried_after
 from fairlead.core.task import Reason, State, Task
-from fairlead.engine.ability import able, obstacle
+from fairlead.engine.ability import able
 from fairlead.engine.depending import unended
 from fairlead.engine.forecasting import NAMED, Sight, free_slots, lane_places, line_causes, place_of
+from fairlead.engine.holding import SOURCES, Circumstances
 from fairlead.engine.ledger import Ledger
 from fairlead.engine.presence import Presence, WorkerPresence
 
 _NOT_IN_LINE: Final = "it has no place in line before it is due"
-
-
-class Circumstances(Struct, frozen=True, kw_only=True):
-    """What a source of causes may look at."""
-
-    ledger: Ledger
-    """The store, and the queues as the engine knows them."""
-    task: Task
-    """One that waits."""
-    now: Instant
-    workers: Sequence[WorkerPresence]
-
-
-Source: TypeAlias = Callable[[Circumstances], Awaitable[Sequence[Cause]]]
-
-
-async def pauses(seen: Circumstances) -> Sequence[Cause]:
-    """That someone paused its queue or its type."""
-    spec, book = seen.task.spec, seen.ledger.book
-    causes: list[Cause] = []
-    if spec.queue in book.paused:
-        text = f"the queue {spec.queue} is paused; `fairlead queues resume {spec.queue}` lets it go on"
-        causes.append(Cause(CauseCode.QUEUE_PAUSED, text, {"queue": spec.queue}, blocks=True))
-    if spec.type in book.paused_types:
-        text = f"the task type {spec.type} is paused; `fairlead queues resume --type {spec.type}` lets it go on"
-        causes.append(Cause(CauseCode.TYPE_PAUSED, text, {"type": spec.type}, blocks=True))
-    return causes
-
-
-async def abilities(seen: Circumstances) -> Sequence[Cause]:
-    """That no live worker could take it."""
-    cause = obstacle(seen.workers, seen.task.lane)
-    return () if cause is None else (cause,)
-
-
-SOURCES: Final[tuple[Source, ...]] = (pauses, abilities)
-"""Who may know why a waiting task cannot start; what is told first comes first."""
 
 
 class Explainer:
@@ -96,7 +55,7 @@ class Explainer:
 
     async def _explain_scheduled(self, task: Task, known: Explanation) -> Explanation:
         workers = await self._presence.workers()
-        blocking = await self._blocking(task, known.at, workers)
+        holding = await self._holding(task, known.at, workers)
         takers = able(workers, task.lane)
         forecast = Forecast(
             workers=len(takers),
@@ -107,7 +66,7 @@ class Explainer:
         )
         waits = task.status.waits
         first = _dependent(task, await unended(self._ledger.store, task)) if waits else _scheduled(task, known.at)
-        causes = (first, *blocking, *known.causes)
+        causes = (first, *holding, *known.causes)
         return replace(known, causes=causes, due_at=task.status.ready_at, forecast=forecast)
 
     async def _explain_queued(self, task: Task, known: Explanation) -> Explanation:
@@ -126,13 +85,14 @@ class Explainer:
         places = lane_places(sight)
         counts = await ledger.store.count([stretch for each in places for stretch in each.stretches()])
         place, forecast = place_of(sight, places, counts)
-        blocking = await self._blocking(task, known.at, workers)
-        if blocking:
-            forecast = _unable(forecast, blocking[0])
-        causes = (*blocking, *line_causes(place, forecast), *known.causes)
+        holding = await self._holding(task, known.at, workers)
+        blocking = next((cause for cause in holding if cause.blocks), None)
+        if blocking is not None:
+            forecast = _unable(forecast, blocking)
+        causes = (*holding, *line_causes(place, forecast), *known.causes)
         return replace(known, causes=causes, line=place, forecast=forecast)
 
-    async def _blocking(self, task: Task, now: Instant, workers: Sequence[WorkerPresence]) -> list[Cause]:
+    async def _holding(self, task: Task, now: Instant, workers: Sequence[WorkerPresence]) -> list[Cause]:
         seen = Circumstances(ledger=self._ledger, task=task, now=now, workers=workers)
         return [cause for source in SOURCES for cause in await source(seen)]
 
