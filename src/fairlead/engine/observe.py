@@ -32,6 +32,8 @@ class Happening(enum.StrEnum):
     CANCEL_ASKED = "cancel_asked"
     CANCELLED = "cancelled"
     REPLAYED = "replayed"
+    PRIORITIZED = "prioritized"
+    """It waits on, in another lane."""
     REMOVED = "removed"
     REFUSED = "refused"
     """A settle under a lost lease; the task stands as it was."""
@@ -94,4 +96,5 @@ _BACK_IN_LINE = {
     Reason.RELEASED: Happening.READY,
     Reason.HANDED_BACK: Happening.HANDED_BACK,
     Reason.REPLAYED: Happening.REPLAYED,
+    Reason.PRIORITIZED: Happening.PRIORITIZED,
 }
