@@ -11,6 +11,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     emptyOutDir: true,
+    rolldownOptions: { checks: { pluginTimings: false } },
   },
   server: {
     // For `npx vite`, which reloads what is edited, beside a server on its usual port.

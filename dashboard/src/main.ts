@@ -4,7 +4,8 @@ import App from "./App.svelte";
 import "./app.css";
 
 // The page's address changes without the page: what is relative to it must be made fast.
-for (const link of document.querySelectorAll<HTMLLinkElement>("link[href]")) link.setAttribute("href", link.href);
+for (const link of document.querySelectorAll<HTMLLinkElement>("link[href]"))
+  link.setAttribute("href", link.href);
 
 const target = document.getElementById("app");
 if (target) mount(App, { target });

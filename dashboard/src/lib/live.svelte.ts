@@ -34,14 +34,15 @@ export class Feed {
     this.closed = true;
     clearTimeout(this.timer);
     clearTimeout(this.watchdog);
-    this.socket?.close();
+    // One that is yet to open is closed as soon as it has: browsers complain of anything sooner.
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.close();
   }
 
   /** Try again now. */
   retry(): void {
-    if (this.closed || this.socket?.readyState === WebSocket.OPEN) return;
+    const state = this.socket?.readyState;
+    if (this.closed || state === WebSocket.OPEN || state === WebSocket.CONNECTING) return;
     clearTimeout(this.timer);
-    this.socket?.close();
     this.open();
   }
 
@@ -52,13 +53,14 @@ export class Feed {
     const socket = new WebSocket(url);
     this.socket = socket;
     socket.onopen = () => {
+      if (this.closed) return socket.close();
       this.wait = FIRST_WAIT;
       this.changed(true);
       this.listen(socket);
     };
     socket.onmessage = (message: MessageEvent<string>) => {
       this.listen(socket);
-      this.heard(JSON.parse(message.data) as LiveEvent);
+      if (!this.closed) this.heard(JSON.parse(message.data) as LiveEvent);
     };
     socket.onclose = (event) => {
       if (this.closed || this.socket !== socket) return;
@@ -90,13 +92,24 @@ class Connection {
   private feed: Feed | null = null;
   private listeners = new Set<(event: LiveEvent) => void>();
 
+  constructor() {
+    addEventListener("online", () => this.retry());
+  }
+
   start(): void {
     this.feed ??= new Feed(
       { types: "queue.*,system.metrics,worker.*,task_type.*" },
       (event) => this.listeners.forEach((listener) => listener(event)),
       (open) => (open ? this.found() : this.lost()),
     );
-    addEventListener("online", () => this.feed?.retry());
+  }
+
+  /** Hang up: whoever looks has yet to say who they are. */
+  stop(): void {
+    this.feed?.close();
+    this.feed = null;
+    this.state = "connecting";
+    this.lostAt = null;
   }
 
   /** Hear of how queues and workers stand, until the answer is called. */

@@ -48,6 +48,8 @@ class Router {
     )
       return;
     if (routeOf(link.pathname, BASE).page === null) return;
+    // A place on this page is the browser's business.
+    if (link.hash !== "" && link.pathname === location.pathname && link.search === location.search) return;
     event.preventDefault();
     this.go(link.pathname + link.search + link.hash);
     scrollTo(0, 0);
