@@ -72,6 +72,11 @@ bench: $(READY) ## Measure fairlead on this machine
 peers: $(READY) ## Measure fairlead beside its peers, each in an environment of its own under build/peers
 	$(BIN)/python -m bench.peers $(ARGS)
 
+.PHONY: screenshots
+screenshots: $(READY) ## Take pictures of every page of the dashboard for the documentation
+	@$(DASHBOARD)
+	$(BIN)/python -m tests.dashboard.screenshots
+
 .PHONY: lint
 lint: $(READY) ## Check style and formatting
 	$(BIN)/ruff check $(SOURCES)

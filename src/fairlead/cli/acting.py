@@ -56,7 +56,7 @@ def prioritize(
     """
     wanted = Priority.parse(priority)
     if not options.check(ids):
-        options = replace(options, query=f"id:{','.join(map(parse_task_id, ids))}")
+        options = replace(options, query=f"id:{','.join(map(parse_task_id, ids))}", yes=True)
     return operate(Action.PRIORITIZE, options, common, priority=wanted)
 
 
