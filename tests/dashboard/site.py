@@ -123,8 +123,6 @@ def visiting(browser: Browser, url: str, **options: Any) -> Iterator[Visitor]:
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **options})
     context.set_default_timeout(PATIENCE * 1000)
     visitor = Visitor(context.new_page(), url)
-    # A server may not know how to explain a wait.
-    visitor.forgiven.append(r"404 .*/explain$")
     try:
         yield visitor
         visitor.check()

@@ -120,6 +120,15 @@ def test_a_queue_is_paused_resumed_bounded_and_purged(sqlite_site: Site, sqlite_
     sqlite_site.until(lambda: sqlite_site.counts()["queued"] == 0, "an empty queue")
 
 
+def test_a_circuit_is_opened_and_closed(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
+    sqlite_site.submit("letter", queue="mail")
+    sqlite_site.ask("PUT", "/api/v1/task-types/letter/circuit", {})
+    page = sqlite_visitor.go("/queues")
+    page.get_by_role("button", name="Open the circuit of letter").click()
+    page.get_by_role("button", name="Close the circuit of letter").click()
+    expect(page.get_by_role("button", name="Open the circuit of letter")).to_be_visible()
+
+
 def test_a_schedule_is_run_paused_and_resumed(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
     schedule = {"name": "nightly", "cron": "0 3 * * *", "task": {"task_type": "echo"}}
     sqlite_site.ask("POST", "/api/v1/schedules", schedule)

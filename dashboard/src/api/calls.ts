@@ -120,6 +120,9 @@ export const purgeQueue = (name: string): Promise<PurgeNoted> =>
 export const steerType = (name: string, how: "pause" | "resume"): Promise<unknown> =>
   askJson("POST", `${V1}/task-types/${e(name)}/${how}`);
 
+export const steerCircuit = (type: string, how: "open" | "close"): Promise<unknown> =>
+  askJson("POST", `${V1}/task-types/${e(type)}/circuit/${how}`);
+
 export const listSchedules = (signal?: AbortSignal): Promise<{ schedules: Schedule[] }> =>
   askJson("GET", `${V1}/schedules`, undefined, signal);
 export const showSchedule = (name: string, signal?: AbortSignal): Promise<Schedule> =>

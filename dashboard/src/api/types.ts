@@ -110,11 +110,35 @@ export interface BatchAnswer {
   rejected: number;
 }
 
-/** Why a task waits; of servers that can say it. */
+/** Why a task waits, or ran when it ran. */
 export interface Explanation {
-  reasons: { code: string; text: string }[];
-  position?: number | null;
-  ahead?: Record<string, number> | number | null;
+  summary: string;
+  causes: { code: string; text: string; blocks: boolean }[];
+  line: {
+    position: number;
+    ahead: number;
+    exact: boolean;
+    next_promotion: { at: string; to: Priority } | null;
+    unpassable_from: string | null;
+  } | null;
+  forecast: {
+    workers: number;
+    free_slots: number;
+    estimated_start: string | null;
+    latest_start: string | null;
+    assumptions: string[];
+    no_estimate: string | null;
+    no_latest: string | null;
+  } | null;
+}
+
+export interface Circuit {
+  task_type: string;
+  state: "closed" | "open" | "half_open";
+  since: string | null;
+  half_opens_at: string | null;
+  outcomes: number;
+  failures: number;
 }
 
 export interface PriorityStanding {
@@ -146,6 +170,7 @@ export interface Standing {
   next_alarm: string | null;
   journal_behind: number | null;
   paused_types: string[];
+  circuits: Circuit[];
 }
 
 /** How all queues stood at one moment. */

@@ -30,6 +30,7 @@ function standing(queue: Partial<QueueStanding> = {}, more: Partial<Standing> = 
     next_alarm: null,
     journal_behind: null,
     paused_types: [],
+    circuits: [],
     ...more,
   };
 }
@@ -76,6 +77,28 @@ describe("the verdict", () => {
     const many = standing({}, { throughput: { completed_last_minute: 30, failed_last_minute: 10 } });
     expect(findings(known(few))).toEqual([]);
     expect(findings(known(many))[0]?.text).toBe("10 of 40 tasks failed within the last minute");
+  });
+
+  it("names a circuit that holds tasks back", () => {
+    const circuit = { task_type: "pay", since: null, half_opens_at: null, outcomes: 20, failures: 15 };
+    const found = findings(
+      known(
+        standing(
+          {},
+          {
+            circuits: [
+              { ...circuit, state: "half_open" },
+              { ...circuit, state: "closed" },
+              { ...circuit, state: "open" },
+            ],
+          },
+        ),
+      ),
+    );
+    expect(found.map((finding) => finding.text)).toEqual([
+      "The circuit of pay is open after 15 of 20 attempts failed",
+      "The circuit of pay is half-open after 15 of 20 attempts failed",
+    ]);
   });
 
   it("begins with the worst and counts the rest", () => {

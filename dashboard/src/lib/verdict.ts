@@ -32,6 +32,7 @@ export function findings(known: Known): Finding[] {
     ...failing(known.standing),
     ...dead(known.workers),
     ...deadLetters(known.groups),
+    ...circuits(known.standing),
     ...paused(known.standing),
     ...schedules(known.schedules),
     ...journal(known.standing),
@@ -114,6 +115,16 @@ function deadLetters(groups: Groups | null): Finding[] {
       severity: "bad",
       text: `${plural(type.count, "dead letter")} of type ${type.task_type}`,
       href: `${to`/dead-letters`}?q=${encodeURIComponent(`type:${quoted(type.task_type)}`)}`,
+    }));
+}
+
+function circuits(standing: Standing): Finding[] {
+  return standing.circuits
+    .filter((circuit) => circuit.state !== "closed")
+    .map((circuit) => ({
+      severity: circuit.state === "open" ? "bad" : "warning",
+      text: `The circuit of ${circuit.task_type} is ${circuit.state === "open" ? "open" : "half-open"} after ${count(circuit.failures)} of ${plural(circuit.outcomes, "attempt")} failed`,
+      href: to`/queues`,
     }));
 }
 
