@@ -18,7 +18,7 @@ import msgspec
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 ROOT: Final = Path(__file__).parents[2]
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 """How long anything that is waited for may take, in seconds."""
 
 expect.set_options(timeout=PATIENCE * 1000)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
+import sys
 
 import httpx
+import msgspec
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -79,6 +82,9 @@ def test_a_lost_connection_is_shown_and_comes_back(site: Site, visitor: Visitor)
 def test_a_key_is_asked_for_and_decides_what_can_be_done(browser: Browser, sqlite_site: Site) -> None:
     sqlite_site.submit("letter", queue="mail")
     keys = {role: _key(sqlite_site, role) for role in ("read", "admin")}
+    # A server learns within seconds that there are keys now.
+    session = f"{sqlite_site.url}/api/v1/session"
+    sqlite_site.until(lambda: httpx.get(session).json()["key_needed"] is True, "a server that needs a key")
     with visiting(browser, sqlite_site.url) as visitor:
         visitor.forgiven.append("401 ")
         page = visitor.page
@@ -99,9 +105,6 @@ def test_a_key_is_asked_for_and_decides_what_can_be_done(browser: Browser, sqlit
 
 def _key(site: Site, role: str) -> str:
     """A key that was made as people make one."""
-    import subprocess
-    import sys
-
     command = [sys.executable, "-m", "fairlead", "keys", "create", role, "--roles", role, "--store", site.store]
     made = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=True)
-    return str(httpx.Response(200, text=made.stdout).json()["key"])
+    return str(msgspec.json.decode(made.stdout)["key"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
@@ -136,8 +137,6 @@ def test_what_is_not_there_says_what_to_do(sqlite_site: Site, sqlite_visitor: Vi
 
 
 def test_numbers_that_a_browser_cannot_count_are_shown_to_the_digit(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
-    import httpx
-
     body = b'{"task_type": "echo", "parameters": {"message": 90071992547409931234, "rate": 1.10}}'
     answer = httpx.post(f"{sqlite_site.url}/api/v1/tasks", content=body, headers={"content-type": "application/json"})
     page = sqlite_visitor.go(f"/tasks/{answer.json()['task_id']}")
