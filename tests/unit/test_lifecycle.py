@@ -492,12 +492,14 @@ class TestPrioritize:
     def test_a_task_that_waits_goes_on_waiting_at_its_new_priority(self, state: State) -> None:
         task = a_task(state)
         status = after(task, Prioritized(Priority.CRITICAL))
-        unchanged = replace(
-            status, priority=task.status.priority, version=task.status.version, reason=task.status.reason, history=()
-        )
+        unchanged = replace(status, priority=task.status.priority, version=task.status.version, history=())
         assert status.priority is Priority.CRITICAL
         assert unchanged == replace(task.status, history=())
         assert status.history[-1].reason is Reason.PRIORITIZED
+
+    def test_a_task_that_waits_for_others_goes_on_waiting_for_them(self) -> None:
+        task = a_task(State.SCHEDULED, reason=Reason.DEPENDENT)
+        assert after(task, Prioritized(Priority.CRITICAL)).reason is Reason.DEPENDENT
 
     @pytest.mark.parametrize("state", [state for state in State if not state.waiting])
     def test_what_runs_or_has_ended_keeps_its_priority(self, state: State) -> None:

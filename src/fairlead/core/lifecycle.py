@@ -318,13 +318,12 @@ def _replayed(task: Task, event: Replayed, now: Instant) -> Status:
 
 
 def _prioritized(task: Task, now: Instant, priority: Priority) -> Status:
-    """It waits on as it did, from the same moment, in another lane."""
+    """It waits on as it did, from the same moment and for the same reason, in another lane."""
     status = task.status
     return replace(
         status,
         priority=priority,
         version=status.version + 1,
-        reason=Reason.PRIORITIZED,
         history=_history(task, now, status.state, Reason.PRIORITIZED),
     )
 

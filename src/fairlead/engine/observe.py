@@ -76,6 +76,9 @@ def happening_of(task: Task) -> Happening:
     """What happened to a task that has just come to its state."""
     match task.state:
         case State.QUEUED | State.SCHEDULED:
+            # It waits for the reason that it had before: only its past tells of this.
+            if task.status.history and task.status.history[-1].reason is Reason.PRIORITIZED:
+                return Happening.PRIORITIZED
             return _BACK_IN_LINE.get(task.status.reason, Happening.RETRYING)
         case State.EXECUTING:
             return Happening.CANCEL_ASKED if task.status.cancel_asked else Happening.STARTED
@@ -96,5 +99,4 @@ _BACK_IN_LINE = {
     Reason.RELEASED: Happening.READY,
     Reason.HANDED_BACK: Happening.HANDED_BACK,
     Reason.REPLAYED: Happening.REPLAYED,
-    Reason.PRIORITIZED: Happening.PRIORITIZED,
 }
