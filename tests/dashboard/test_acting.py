@@ -106,9 +106,11 @@ def test_a_queue_is_paused_resumed_bounded_and_purged(sqlite_site: Site, sqlite_
     expect(page.get_by_role("button", name="Pause mail")).to_be_visible()
 
     page.get_by_role("link", name="mail").click()
-    page.get_by_label("At most").fill("7")
-    page.get_by_role("button", name="Set the bound").click()
+    page.get_by_label("May wait").fill("7")
+    page.get_by_label("May start").fill("10/s")
+    page.get_by_role("button", name="Set the limits").click()
     expect(page.get_by_role("region", name="Limits")).to_contain_text("bound 7")
+    expect(page.get_by_role("region", name="Limits")).to_contain_text("rate 10/s")
     page.get_by_role("button", name="Pause type letter").click()
     expect(page.get_by_role("button", name="Resume type letter")).to_be_visible()
 

@@ -62,6 +62,10 @@ def test_every_page_shows_what_there_is(site: Site, visitor: Visitor) -> None:
     page = visitor.go(f"/tasks/{tasks['unserved']}")
     expect(page.get_by_role("region", name="Why it waits")).to_contain_text("worker")
 
+    after = site.submit("echo", after=[tasks["running"]])
+    page = visitor.go(f"/tasks/{after}")
+    expect(page.get_by_role("region", name="How it stands")).to_contain_text("1 of 1 have yet to end")
+
     page = visitor.go("/dead-letters")
     expect(page.get_by_role("region", name="Groups")).to_contain_text("no route to")
     expect(page.get_by_text("1 dead letter in 1 group")).to_be_visible()

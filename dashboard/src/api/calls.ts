@@ -11,6 +11,7 @@ import type {
   OperationRequest,
   Priority,
   PurgeNoted,
+  QueueChange,
   QueueList,
   QueueShown,
   Schedule,
@@ -113,7 +114,7 @@ export const showQueue = (name: string, signal?: AbortSignal): Promise<QueueShow
   askJson("GET", `${V1}/queues/${e(name)}`, undefined, signal);
 export const steerQueue = (name: string, how: "pause" | "resume"): Promise<QueueShown> =>
   askJson("POST", `${V1}/queues/${e(name)}/${how}`);
-export const changeQueue = (name: string, change: { bound: number | null }): Promise<QueueShown> =>
+export const changeQueue = (name: string, change: QueueChange): Promise<QueueShown> =>
   askJson("PATCH", `${V1}/queues/${e(name)}`, change);
 export const purgeQueue = (name: string): Promise<PurgeNoted> =>
   askJson("POST", `${V1}/queues/${e(name)}/purge`, { confirm: name });

@@ -74,8 +74,11 @@ export interface TaskBrief {
   trace_id: string | null;
   progress: Progress | null;
   error: TaskError | null;
-  /** Of servers that know dependencies. */
-  depends_on?: string[];
+  concurrency_key: string | null;
+  /** How many of the tasks that it waits for have not ended. */
+  pending: number;
+  unmet: number;
+  on_failure: string | null;
 }
 
 export interface Transition {
@@ -89,6 +92,8 @@ export interface Transition {
 
 export interface TaskWhole extends TaskBrief {
   history: Transition[];
+  /** The tasks that must have ended before it may run. */
+  after: string[];
 }
 
 export interface TaskPage {
@@ -275,9 +280,19 @@ export interface QueueShown {
     timeout_seconds: number | null;
     max_retries: number | null;
     max_crashes: number | null;
-    /** Other limits, of servers that know them. */
-    [more: string]: unknown;
+    running: number | null;
+    rate: string | null;
+    type_running: Record<string, number>;
+    type_rate: Record<string, string>;
+    key_running: number | null;
+    key_rate: string | null;
   };
+}
+
+export interface QueueChange {
+  bound?: number;
+  running?: number;
+  rate?: string;
 }
 
 export interface QueueList {
