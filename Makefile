@@ -10,13 +10,13 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 BIN := .venv/bin
 READY := .venv/.ready
 # Those that exist: a missing folder is an error to mypy and ruff.
-SOURCES = $(wildcard src tests bench examples)
+SOURCES = $(wildcard src tests bench examples scripts/build_dashboard.py)
 PYTEST := $(BIN)/pytest
 ARGS ?=
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: $(READY) ## Make .venv from the lock (every other target does so when needed)
@@ -34,8 +34,16 @@ $(READY): $(BIN)/uv requirements/dev.txt pyproject.toml
 	scripts/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Quick when nothing has changed. Without Node or npm's registry it says so and goes on, except in CI.
+DASHBOARD := $(BIN)/python scripts/build_dashboard.py
+
+.PHONY: dashboard
+dashboard: $(READY) ## Build the dashboard from its source
+	@$(DASHBOARD)
+
 .PHONY: run
 run: $(READY) ## Start fairlead: server, dashboard and a worker on an embedded store
+	@$(DASHBOARD) --lenient
 	$(BIN)/fairlead up $(ARGS)
 
 # One after the other, cheapest first; the first failure ends it, whatever -j or -k says.
@@ -44,6 +52,8 @@ test: $(READY) ## Everything CI checks: lint, types, imports, all tests
 	@$(MAKE) lint
 	@$(MAKE) types
 	@$(MAKE) imports
+	@$(DASHBOARD) --lenient
+	@$(DASHBOARD) test --lenient
 	$(PYTEST) -n 2 --dist loadfile $(ARGS)
 
 .PHONY: unit
@@ -62,19 +72,27 @@ bench: $(READY) ## Measure fairlead on this machine
 peers: $(READY) ## Measure fairlead beside its peers, each in an environment of its own under build/peers
 	$(BIN)/python -m bench.peers $(ARGS)
 
+.PHONY: screenshots
+screenshots: $(READY) ## Take pictures of every page of the dashboard for the documentation
+	@$(DASHBOARD)
+	$(BIN)/python -m tests.dashboard.screenshots
+
 .PHONY: lint
 lint: $(READY) ## Check style and formatting
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
+	@$(DASHBOARD) check --lenient
 
 .PHONY: format
 format: $(READY) ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
+	@$(DASHBOARD) format --lenient
 
 .PHONY: types
 types: $(READY) ## Check types
 	$(BIN)/mypy $(SOURCES)
+	@$(DASHBOARD) types --lenient
 
 .PHONY: imports
 imports: $(READY) ## Check that imports respect the layers
@@ -91,5 +109,6 @@ lock: $(BIN)/uv ## Pin every development dependency with its hashes
 
 .PHONY: clean
 clean: ## Remove all that these targets made, .venv included
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist \
+		dashboard/node_modules src/fairlead/server/dashboard_assets
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

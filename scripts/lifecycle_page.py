@@ -30,9 +30,11 @@ SENTENCES: Final[dict[Arrow, str]] = {
     ("scheduled", "alarm", "scheduled"): "All it waited for has ended, and its own moment is yet to come.",
     ("scheduled", "alarm", "cancelled"): "A task that it waited for did not complete.",
     ("scheduled", "cancel", "cancelled"): "It has not begun, so it ends at once.",
+    ("scheduled", "prioritize", "scheduled"): "Someone changed its priority; it is due at the same moment.",
     ("scheduled", "purge", REMOVED): "Its queue is emptied, and nothing is left of it.",
     ("queued", "claim", "executing"): "A worker takes it under a new lease; this is one more attempt.",
     ("queued", "cancel", "cancelled"): "It has not begun, so it ends at once.",
+    ("queued", "prioritize", "queued"): "Someone changed its priority; it keeps the wait it has behind it.",
     ("queued", "purge", REMOVED): "Its queue is emptied, and nothing is left of it.",
     ("executing", "complete", "completed"): "The attempt succeeded, which counts even if cancel was asked meanwhile.",
     ("executing", "fail", "scheduled"): "It is retried after its backoff, or after the time that the handler named.",
@@ -91,8 +93,8 @@ for asking to cancel a second time, a line to its history, which keeps the newes
   task's lease. From anyone whose lease is lost they are refused; said again by the same holder they are acknowledged.
 - **alarm** is the moment that the task carries: it is due, its lease was not renewed, or its retention has ended. Any
   process that sweeps may notice it.
-- **cancel**, **replay**, **discard** and **purge** are asked for by people and programs, through the API, the command line or the
-  dashboard.
+- **cancel**, **replay**, **prioritize**, **discard** and **purge** are asked for by people and programs, through the
+  API, the command line or the dashboard.
 
 ## Every arrow
 

@@ -116,6 +116,15 @@ def test_list_filters_and_pages(folder: Folder) -> None:
         assert folder.quick("list", *wrong).code == 2
 
 
+def test_a_change_of_priority_is_an_operation_by_ids_or_by_a_query(folder: Folder) -> None:
+    one, two = (folder.ok("submit", "echo", "--priority", "low").out.strip() for _ in range(2))
+    assert "prioritized 1 of 1" in folder.ok("prioritize", "high", one).out
+    assert folder.ok("show", one, "--json").json["priority"] == "high"
+    assert "would prioritize 1 tasks" in folder.ok("prioritize", "high", "-q", "type:echo", "--dry-run").out
+    assert folder.ok("show", two, "--json").json["priority"] == "low"
+    assert folder.quick("prioritize", "urgent", one).code == 2
+
+
 def test_cancel_replay_and_discard_say_what_was_done_to_each(folder: Folder) -> None:
     one, two = (folder.submit("echo") for _ in range(2))
     missing = one[:-4] + ("0000" if not one.endswith("0000") else "1111")

@@ -111,17 +111,37 @@ async def test_a_discard_and_a_cancel_do_the_same_for_their_states(any_store: St
     assert (await finish(bench, await bench.engine.operations.start(a_wish(Action.CANCEL, "type:spam")))).done == 0
 
 
+async def test_a_change_of_priority_reaches_what_waits_and_is_not_there_yet(any_store: Store) -> None:
+    bench = Bench(store=any_store)
+    for number in range(25):
+        await bench.submit(type="report", priority=Priority.HIGH if number < 5 else Priority.LOW)
+    await bench.submit(type="report", priority=Priority.LOW, delay=DAY)
+    await bench.claim(2)
+    wish = a_wish(Action.PRIORITIZE, "type:report", priority=Priority.HIGH)
+
+    assert (await bench.engine.operations.preview(wish)).count == 21
+    assert (await finish(bench, await bench.engine.operations.start(wish))).done == 21
+
+    waiting = await tasks_in(any_store, State.QUEUED, State.SCHEDULED)
+    assert [task.status.priority for task in waiting] == [Priority.HIGH] * 24
+    assert bench.told().count(Happening.PRIORITIZED) == 21
+    assert (await bench.engine.operations.preview(wish)).count == 0
+    claimed = await bench.claim(30)
+    assert [task.status.ready_at for task in claimed] == sorted(task.status.ready_at for task in claimed)
+
+
 @pytest.mark.parametrize("action", Action)
 async def test_whoever_dies_at_any_write_nothing_is_done_twice_and_nothing_left_out(
     any_store: Store, action: Action
 ) -> None:
     luck = random.Random(str(action))
     alive = Bench(store=any_store)
-    if action is Action.CANCEL:
+    if action in (Action.CANCEL, Action.PRIORITIZE):
         await stock(any_store, [a_task(type="send_mail") for n in range(95)])
     else:
         await stock(any_store, [a_dead_letter(n) for n in range(95)])
-    operation = await alive.engine.operations.start(a_wish(action, "type:send_mail"))
+    priority = Priority.HIGH if action is Action.PRIORITIZE else None
+    operation = await alive.engine.operations.start(a_wish(action, "type:send_mail", priority=priority))
     deaths = 0
     while (await alive.engine.operations.get(operation.id)).stage.active:
         # Each is a process of its own that dies at one of its first writes, before or after it has taken effect.
@@ -141,6 +161,7 @@ async def test_whoever_dies_at_any_write_nothing_is_done_twice_and_nothing_left_
         Action.REPLAY: {State.QUEUED: 95},
         Action.DISCARD: {},
         Action.CANCEL: {State.CANCELLED: 95},
+        Action.PRIORITIZE: {State.QUEUED: 95},
     }
     tally = await any_store.tally()
     assert {state: count for lane in tally.lanes for state, count in lane.counts.items()} == states[action]
@@ -336,7 +357,8 @@ async def test_an_operation_whose_query_cannot_be_read_here_is_paused(bench: Ben
         (a_wish(query="state:queued"), "states that replay is not for"),
         (a_wish(rate=0.0), "makes no sense"),
         (a_wish(canary=0), "tries nothing"),
-        (a_wish(Action.DISCARD, priority=Priority.LOW), "only replay can"),
+        (a_wish(Action.DISCARD, priority=Priority.LOW), "only replay and prioritize can"),
+        (a_wish(Action.PRIORITIZE, "state:queued"), "needs the new priority"),
         (a_wish(as_of=START + DAY), "in the future"),
     ],
 )

@@ -17,6 +17,7 @@ from fairlead.core.events import (
     Event,
     Failed,
     HandedBack,
+    Prioritized,
     Purged,
     Replayed,
     TimedOut,
@@ -120,6 +121,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.just(CancelAsked()),
     st.builds(Replayed, reset_retries=st.booleans(), priority=st.none() | st.sampled_from(Priority)),
     st.just(Discarded()),
+    st.builds(Prioritized, st.sampled_from(Priority)),
     st.just(Purged()),
 )
 

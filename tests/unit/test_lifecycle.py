@@ -21,6 +21,7 @@ from fairlead.core.events import (
     Failed,
     HandedBack,
     Outcome,
+    Prioritized,
     Purged,
     Replayed,
     TimedOut,
@@ -57,6 +58,7 @@ ONE_OF_EACH: list[Event] = [
     CancelAsked(),
     Replayed(),
     Discarded(),
+    Prioritized(Priority.HIGH),
     Purged(),
 ]
 ENDINGS_THAT_ARE_NOT_SUCCESS: list[Event] = [
@@ -483,6 +485,26 @@ class TestRetention:
     def test_a_purge_leaves_what_runs_and_what_has_ended(self, state: State) -> None:
         with pytest.raises(WrongState, match="purge"):
             decide(a_task(state), Purged(), LATER, rules=RULES)
+
+
+class TestPrioritize:
+    @pytest.mark.parametrize("state", [state for state in State if state.waiting])
+    def test_a_task_that_waits_goes_on_waiting_at_its_new_priority(self, state: State) -> None:
+        task = a_task(state)
+        status = after(task, Prioritized(Priority.CRITICAL))
+        unchanged = replace(status, priority=task.status.priority, version=task.status.version, history=())
+        assert status.priority is Priority.CRITICAL
+        assert unchanged == replace(task.status, history=())
+        assert status.history[-1].reason is Reason.PRIORITIZED
+
+    def test_a_task_that_waits_for_others_goes_on_waiting_for_them(self) -> None:
+        task = a_task(State.SCHEDULED, reason=Reason.DEPENDENT)
+        assert after(task, Prioritized(Priority.CRITICAL)).reason is Reason.DEPENDENT
+
+    @pytest.mark.parametrize("state", [state for state in State if not state.waiting])
+    def test_what_runs_or_has_ended_keeps_its_priority(self, state: State) -> None:
+        with pytest.raises(WrongState, match="prioritize"):
+            decide(a_task(state), Prioritized(Priority.HIGH), LATER, rules=RULES)
 
 
 class TestHistory:

@@ -11,6 +11,7 @@ from fairlead.core.events import (
     Event,
     Failed,
     HandedBack,
+    Prioritized,
     Replayed,
 )
 from fairlead.core.explanation import Cause, CauseCode
@@ -85,6 +86,18 @@ def test_where_turns_are_drawn_nothing_is_promoted() -> None:
     life = Life().claim(NOW + 25 * MINUTE)
     began, _ = recount(life.task, None, NOW + 26 * MINUTE)
     assert began.data["promoted"] is False
+
+
+def test_a_change_of_priority_does_not_begin_the_wait_anew() -> None:
+    plain = Life().claim(NOW + 5 * SECOND).then(Completed(), NOW + 6 * SECOND).told()
+    changed = (
+        Life()
+        .then(Prioritized(Priority.MEDIUM), NOW + SECOND)
+        .claim(NOW + 5 * SECOND)
+        .then(Completed(), NOW + 6 * SECOND)
+        .told()
+    )
+    assert changed == plain
 
 
 def test_a_retry_is_told_with_what_it_came_after() -> None:

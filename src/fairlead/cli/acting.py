@@ -1,8 +1,9 @@
-"""`cancel`, `replay` and `discard`: what is done to tasks that are there."""
+"""`cancel`, `prioritize`, `replay` and `discard`: what is done to tasks that are there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -41,6 +42,22 @@ def cancel(*ids: Ids, options: ByQueryOptions = BY_QUERY, common: CommonWithStor
         return f"{task.id} {'is asked to stop' if not task.state.ended else task.state}"
 
     return _each(ids, common, lambda engine, task_id: engine.cancel(task_id), said)
+
+
+def prioritize(
+    priority: Annotated[str, Parameter(help="critical, high, medium or low.", metavar="PRIORITY")],
+    *ids: Ids,
+    options: ByQueryOptions = BY_QUERY,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> int:
+    """Change the priority of tasks that wait, some by their ids or all that a query means; their wait goes on.
+
+    It is an operation, worked on here or by any worker or server that runs; Ctrl-C pauses it.
+    """
+    wanted = Priority.parse(priority)
+    if not options.check(ids):
+        options = replace(options, query=f"id:{','.join(map(parse_task_id, ids))}", yes=True)
+    return operate(Action.PRIORITIZE, options, common, priority=wanted)
 
 
 def replay(

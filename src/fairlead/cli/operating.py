@@ -45,8 +45,14 @@ _WARNING: Final = {
     Action.REPLAY: "They will be queued again.",
     Action.DISCARD: "They will be removed, and that cannot be undone.",
     Action.CANCEL: "Those that wait will not run, and those that run will be asked to stop.",
+    Action.PRIORITIZE: "They keep the wait they have behind them.",
 }
-_PAST: Final = {Action.REPLAY: "replayed", Action.DISCARD: "discarded", Action.CANCEL: "cancelled"}
+_PAST: Final = {
+    Action.REPLAY: "replayed",
+    Action.DISCARD: "discarded",
+    Action.CANCEL: "cancelled",
+    Action.PRIORITIZE: "prioritized",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "workers": (OPERATING, "fairlead.cli.workers:workers"),
     "autoscale": (OPERATING, "fairlead.cli.scaling:autoscale"),
     "cancel": (TASKS, "fairlead.cli.acting:cancel"),
+    "prioritize": (TASKS, "fairlead.cli.acting:prioritize"),
     "replay": (TASKS, "fairlead.cli.acting:replay"),
     "discard": (TASKS, "fairlead.cli.acting:discard"),
     "dlq": (TASKS, "fairlead.cli.dead_letters:dlq"),

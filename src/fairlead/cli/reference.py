@@ -50,9 +50,9 @@ Tasks and stats have the fields that they have over HTTP.
   `errors`, the `task_id` and `error` of the others.
 - `dlq list`: a task on each line. `dlq show`: a task with everything. `dlq groups`: with the fields that they have
   [over HTTP](http.md#groupsshown).
-- `cancel`, `dlq replay` and `dlq discard` with `--query`, and `operations show`, `pause`, `resume` and `cancel`: an
-  operation, with the fields that it has [over HTTP](http.md#operationshown); with `--dry-run` `action`, `as_of`,
-  `count`, whether that is `exact`, and `sample`. `operations list`: an operation on each line.
+- `prioritize`, and `cancel`, `dlq replay` and `dlq discard` with `--query`, and `operations show`, `pause`, `resume`
+  and `cancel`: an operation, with the fields that it has [over HTTP](http.md#operationshown); with `--dry-run`
+  `action`, `as_of`, `count`, whether that is `exact`, and `sample`. `operations list`: an operation on each line.
 - `stats`: `queues`, by priority, all queues together: `depth` and `oldest_age_seconds`; `workers`: how many are
   `active`, `draining` and `dead`, and the `total_capacity` and `used_capacity` of those that live; `throughput`:
   `completed_last_minute` and `failed_last_minute`; `by_queue`, for each queue by name `priorities`, `states` and

@@ -101,7 +101,8 @@ def serve(
         else:
             write_styled([Cell(f"fairlead {__version__}", "bold"), Cell(f" serves {masked(configuration.store)} at")])
             write_styled([Cell(f"  {server.url}", "cyan")])
-            write(f"Its documentation is at {server.url}/docs. Ctrl-C stops it: accepted requests may end first.")
+            write(f"The dashboard is there too, and the documentation of the API at {server.url}/docs.")
+            write("Ctrl-C stops it: accepted requests may end first.")
         sys.stdout.flush()
 
     run_services(prepare, connection.close, ready)
@@ -113,8 +114,10 @@ def has_server() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in NEEDED)
 
 
-async def open_server(engine: Engine, configuration: Configuration, metrics: Metrics, *, sweep: bool = True) -> Server:
-    """A server as the configuration wants it; it listens already."""
+async def open_server(
+    engine: Engine, configuration: Configuration, metrics: Metrics, *, sweep: bool = True, try_it: bool = False
+) -> Server:
+    """A server as the configuration wants it; it listens already. With `try_it` the dashboard has its playground."""
     from fairlead.server import running
     from fairlead.server.binding import Binding
     from fairlead.server.settings import ServerSettings
@@ -126,6 +129,7 @@ async def open_server(engine: Engine, configuration: Configuration, metrics: Met
         rate_limit=configuration.rate_limit,
         rate_burst=configuration.rate_burst,
         session_seconds=configuration.session_seconds,
+        try_it=try_it or configuration.try_it,
     )
     binding = Binding(
         host=configuration.host,

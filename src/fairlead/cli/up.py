@@ -59,7 +59,7 @@ def up(
             if has_server():
                 # The worker sweeps already.
                 engine = await app.store_connection().engine()
-                servers.append(await open_server(engine, configuration, metrics, sweep=False))
+                servers.append(await open_server(engine, configuration, metrics, sweep=False, try_it=True))
             return [*servers, await _worker(app, configuration)]
         except BaseException:
             await app.close()
@@ -97,7 +97,7 @@ def _welcome(app: Fairlead, configuration: Configuration, url: str | None) -> No
     if url is None:
         write(f"The HTTP API is not installed; {INSTALL}.")
     else:
-        write(f"The HTTP API is at {url}, and its documentation at {url}/docs.")
+        write(f"The dashboard is at {url}, and the documentation of the HTTP API at {url}/docs.")
     write("\nTry this in another terminal, in the same folder:\n")
     for line in (
         f"submit echo message=hello --wait{store}",

@@ -79,6 +79,13 @@ class Replayed(Struct, frozen=True, kw_only=True, tag=True):
     priority: Priority | None = None
 
 
+class Prioritized(Struct, frozen=True, tag=True):
+    """Someone wants a task that waits to be more urgent, or less; its wait goes on."""
+
+    name: ClassVar[str] = "prioritize"
+    priority: Priority
+
+
 class Discarded(Struct, frozen=True, tag=True):
     """Someone wants an ended task to be removed."""
 
@@ -92,5 +99,5 @@ class Purged(Struct, frozen=True, tag=True):
 
 
 Outcome: TypeAlias = Completed | Failed | TimedOut | Crashed | HandedBack | CancelConfirmed
-Request: TypeAlias = CancelAsked | Replayed | Discarded | Purged
+Request: TypeAlias = CancelAsked | Replayed | Prioritized | Discarded | Purged
 Event: TypeAlias = Outcome | Request | AlarmRang

@@ -24,6 +24,7 @@ from fairlead.core.events import (
     Failed,
     HandedBack,
     Outcome,
+    Prioritized,
     Purged,
     Replayed,
     TimedOut,
@@ -38,6 +39,7 @@ from fairlead.core.task import (
     Failure,
     Lease,
     OnFailure,
+    Priority,
     Reason,
     State,
     Status,
@@ -55,9 +57,11 @@ _HARD_END: Final = _SOFT_END | {State.FAILED, State.DEAD_LETTER}
 TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
     (State.SCHEDULED, AlarmRang.name): _SOFT_END,
     (State.SCHEDULED, CancelAsked.name): frozenset({State.CANCELLED}),
+    (State.SCHEDULED, Prioritized.name): frozenset({State.SCHEDULED}),
     (State.SCHEDULED, Purged.name): frozenset({REMOVED}),
     (State.QUEUED, "claim"): frozenset({State.EXECUTING}),
     (State.QUEUED, CancelAsked.name): frozenset({State.CANCELLED}),
+    (State.QUEUED, Prioritized.name): frozenset({State.QUEUED}),
     (State.QUEUED, Purged.name): frozenset({REMOVED}),
     (State.EXECUTING, Completed.name): frozenset({State.COMPLETED}),
     (State.EXECUTING, Failed.name): _HARD_END,
@@ -114,6 +118,8 @@ def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float 
             return _alarm_rang(task, event, now, rules, luck)
         case Replayed():
             return _replayed(task, event, now)
+        case Prioritized(priority):
+            return _prioritized(task, now, priority)
         case Discarded() | Purged():
             return None
         case _:
@@ -308,6 +314,17 @@ def _replayed(task: Task, event: Replayed, now: Instant) -> Status:
         # Nor does it wait for others again: they have had their time.
         pending=0,
         unmet=0,
+    )
+
+
+def _prioritized(task: Task, now: Instant, priority: Priority) -> Status:
+    """It waits on as it did, from the same moment and for the same reason, in another lane."""
+    status = task.status
+    return replace(
+        status,
+        priority=priority,
+        version=status.version + 1,
+        history=_history(task, now, status.state, Reason.PRIORITIZED),
     )
 
 

@@ -13,11 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.core.errors import OperationRefused
-from fairlead.core.events import CancelAsked, Discarded, Replayed
+from fairlead.core.events import CancelAsked, Discarded, Prioritized, Replayed
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import DAY, SECOND, Instant, Span
 from fairlead.core.query import Query, states_of
-from fairlead.core.task import Priority, Reason, State, Task
+from fairlead.core.task import WAITING, Priority, Reason, State, Task
 
 KEPT: Final[Span] = 30 * DAY
 """How long an operation is kept after it has ended, or was last touched while it is paused."""
@@ -33,6 +33,7 @@ class Action(enum.StrEnum):
     REPLAY = "replay"
     DISCARD = "discard"
     CANCEL = "cancel"
+    PRIORITIZE = "prioritize"
 
     @property
     def states(self) -> frozenset[State]:
@@ -44,6 +45,8 @@ class Action(enum.StrEnum):
                 return frozenset({State.FAILED, State.DEAD_LETTER, State.CANCELLED, State.COMPLETED})
             case Action.CANCEL:
                 return frozenset({State.SCHEDULED, State.QUEUED, State.EXECUTING})
+            case Action.PRIORITIZE:
+                return WAITING
             case _:
                 assert_never(self)
 
@@ -94,7 +97,7 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tenant: str | None = None
     """The only tenant whose tasks it may touch."""
     priority: Priority | None = None
-    """The priority that replayed tasks are queued with instead of their own."""
+    """The priority that replayed tasks are queued with instead of their own, or that waiting tasks are given."""
     reset_retries: bool = True
     rate: float | None = None
     """How many tasks a second at most."""
@@ -123,7 +126,7 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     credit_at: Instant | None = None
 
     @property
-    def event(self) -> Replayed | Discarded | CancelAsked:
+    def event(self) -> Replayed | Discarded | CancelAsked | Prioritized:
         """What happens to each task."""
         match self.action:
             case Action.REPLAY:
@@ -132,6 +135,9 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 return Discarded()
             case Action.CANCEL:
                 return CancelAsked()
+            case Action.PRIORITIZE:
+                assert self.priority is not None, "check refuses an operation that does not say which"  # noqa: S101
+                return Prioritized(self.priority)
             case _:
                 assert_never(self.action)
 
@@ -145,7 +151,9 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if status.state not in self.action.states or spec.created_at > self.as_of:
             return False
         if self.action is Action.CANCEL:
-            return not status.cancel_asked and not _replayed_after(task, self.as_of)
+            return not status.cancel_asked and not _since(task, Reason.REPLAYED, self.as_of)
+        if self.action is Action.PRIORITIZE:
+            return status.priority is not self.priority and not _since(task, Reason.REPLAYED, self.as_of)
         return status.ended_at is None or status.ended_at <= self.as_of
 
     def was_done(self, task: Task | None) -> bool:
@@ -154,9 +162,11 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
             case Action.DISCARD:
                 return task is None
             case Action.REPLAY:
-                return task is not None and _replayed_after(task, self.created_at - 1)
+                return task is not None and _since(task, Reason.REPLAYED, self.created_at - 1)
             case Action.CANCEL:
                 return task is not None and (task.status.cancel_asked or task.state is State.CANCELLED)
+            case Action.PRIORITIZE:
+                return task is not None and _since(task, Reason.PRIORITIZED, self.created_at - 1)
             case _:
                 assert_never(self.action)
 
@@ -199,8 +209,10 @@ def check(action: Action, query: Query, rate: float | None, canary: int | None, 
         raise OperationRefused(f"a rate of {rate:g} tasks a second makes no sense; use 0.001 to 1,000,000")
     if canary is not None and canary < 1:
         raise OperationRefused(f"a canary of {canary} tasks tries nothing; use 1 or more")
-    if priority is not None and action is not Action.REPLAY:
-        raise OperationRefused(f"{action} cannot change the priority; only replay can")
+    if priority is not None and action not in (Action.REPLAY, Action.PRIORITIZE):
+        raise OperationRefused(f"{action} cannot change the priority; only replay and prioritize can")
+    if priority is None and action is Action.PRIORITIZE:
+        raise OperationRefused("prioritize needs the new priority; use critical, high, medium or low")
 
 
 def begun(operation: Operation, count: int, *, exact: bool) -> Operation:
@@ -261,5 +273,6 @@ def _ended(operation: Operation, what: str) -> OperationRefused:
     return OperationRefused(f"operation {operation.id} is {operation.stage}, so it cannot be {what}; begin a new one")
 
 
-def _replayed_after(task: Task, moment: Instant) -> bool:
-    return any(entry.reason is Reason.REPLAYED and entry.at > moment for entry in task.status.history)
+def _since(task: Task, reason: Reason, moment: Instant) -> bool:
+    """Whether this happened to the task after the moment."""
+    return any(entry.reason is reason and entry.at > moment for entry in task.status.history)

@@ -49,7 +49,7 @@ def _told(task: Task, table: Table | None, now: Instant) -> Iterator[Cause]:
             told = entry.attempt
             since = status.ready_at if told == status.attempts and status.started_at is not None else queued_at
             yield _began(task, table, told, entry.started_at, since, entry.worker, because)
-        if entry.state.waiting:
+        if entry.state.waiting and entry.reason is not Reason.PRIORITIZED:
             if entry.attempt:
                 yield _attempt_ended(entry)
             queued_at, because = _next_wait(entry, queued_at, because)
@@ -64,7 +64,7 @@ def _told(task: Task, table: Table | None, now: Instant) -> Iterator[Cause]:
 
 def _first_wait(task: Task) -> tuple[Instant | None, str]:
     """When its first wait began, as far as that is kept, and what it waited for before."""
-    history = task.status.history
+    history = [entry for entry in task.status.history if entry.reason is not Reason.PRIORITIZED]
     if history and history[0].attempt > 1:
         return None, "of what came before it nothing is kept"
     again = any(entry.state.waiting and entry.reason is not Reason.DUE for entry in history)

@@ -91,6 +91,7 @@ class Reason(enum.StrEnum):
     CANCEL_ASKED = "cancel_asked"
     CANCELLED = "cancelled"
     REPLAYED = "replayed"
+    PRIORITIZED = "prioritized"
     RETRIES_USED_UP = "retries_used_up"
     RULE_USED_UP = "rule_used_up"
     """The retries that a rule allows for this error are used up."""

@@ -32,6 +32,8 @@ class Happening(enum.StrEnum):
     CANCEL_ASKED = "cancel_asked"
     CANCELLED = "cancelled"
     REPLAYED = "replayed"
+    PRIORITIZED = "prioritized"
+    """It waits on, in another lane."""
     REMOVED = "removed"
     REFUSED = "refused"
     """A settle under a lost lease; the task stands as it was."""
@@ -74,6 +76,9 @@ def happening_of(task: Task) -> Happening:
     """What happened to a task that has just come to its state."""
     match task.state:
         case State.QUEUED | State.SCHEDULED:
+            # It waits for the reason that it had before: only its past tells of this.
+            if task.status.history and task.status.history[-1].reason is Reason.PRIORITIZED:
+                return Happening.PRIORITIZED
             return _BACK_IN_LINE.get(task.status.reason, Happening.RETRYING)
         case State.EXECUTING:
             return Happening.CANCEL_ASKED if task.status.cancel_asked else Happening.STARTED

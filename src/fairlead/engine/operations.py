@@ -136,7 +136,7 @@ class Operations:
 
     async def _count(self, wish: Wish, wanted: Operation) -> Count:
         exact = plan_of(wanted)
-        if wish.as_of is None and wish.action is not Action.CANCEL:
+        if wish.as_of is None and wish.action in (Action.REPLAY, Action.DISCARD):
             # All tasks there are stand as they do now, so a tally may do.
             exact = plan(whole_query(wish.query, wanted), wanted.as_of)
         return await self._searcher.count(exact)

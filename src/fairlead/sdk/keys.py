@@ -89,6 +89,7 @@ class Keys(Struct, frozen=True, kw_only=True):
     rate_limit: Annotated[Rate, "Requests a second from one key, and from all keys of a tenant; 0 for no limit"] = 100.0
     rate_burst: Annotated[Count, "How many of these requests may come at once"] = 100
     session_seconds: Annotated[Period, "How long a browser stays logged in"] = 43_200.0
+    try_it: Annotated[Switch, "Whether the dashboard offers to submit tasks to play with"] = False
 
     lease_seconds: Annotated[Period, "How long a worker holds a task without a heartbeat"] = 30.0
     heartbeat_seconds: Annotated[Period, "Time between two heartbeats; at most half the lease"] = 10.0

@@ -15,6 +15,7 @@ from fairlead.core.errors import FairleadError
 from fairlead.server import (
     batch,
     circuits,
+    dashboard,
     dead_letters,
     doctor,
     events,
@@ -33,7 +34,7 @@ from fairlead.server import (
 from fairlead.server.bodies import Decoder, Disconnected
 from fairlead.server.direct import direct_of
 from fairlead.server.documents import Documents
-from fairlead.server.endpoint import Answer, Call, Endpoint
+from fairlead.server.endpoint import Answer, Anything, Call, Endpoint
 from fairlead.server.headers import SafeHeaders, head_of
 from fairlead.server.hub import Hub
 from fairlead.server.queries import parse_query
@@ -69,10 +70,10 @@ _JSON: Final = b"application/json"
 _PROBLEM: Final = MEDIA_TYPE.encode()
 
 
-def build(hub: Hub) -> ASGIApp:
-    """The application of a server."""
+def build(hub: Hub, pages: Sequence[Endpoint[Any, Any]] = dashboard.ENDPOINTS) -> ASGIApp:
+    """The application of a server: its API, and the pages of its dashboard."""
     by_path: dict[str, list[Endpoint[Any, Any]]] = defaultdict(list)
-    for endpoint in ENDPOINTS:
+    for endpoint in (*ENDPOINTS, *pages):
         by_path[endpoint.path].append(endpoint)
     resources = {path: Resource(hub, endpoints) for path, endpoints in by_path.items()}
     application = Application(resources, {"/ws": events.Socket(hub)})
@@ -165,7 +166,7 @@ class Desk:
         body = None
         if self._decode is not None:
             body = await self._decode(await hub.bodies.read(scope, receive, self._limit))
-        query = self._no_query if not scope["query_string"] else None
+        query = self._no_query if not scope["query_string"] or endpoint.query is Anything else None
         if query is None:
             query = parse_query(endpoint.query, scope["query_string"])
         return await endpoint.handler(Call(hub, principal, scope.get("path_params", {}), query, body, scope, receive))

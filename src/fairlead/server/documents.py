@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -31,15 +31,15 @@ class Documents:
 
     async def openapi(self, call: Call[Empty, None]) -> Response:
         """This API as an OpenAPI 3.1 document, for programs. It changes only with the version of the server."""
-        return _sent(call, self._openapi, "application/json")
+        return sent(call, self._openapi, "application/json")
 
     async def docs(self, call: Call[Empty, None]) -> Response:
         """This page: every endpoint, every shape, and what each kind of problem means."""
-        return _sent(call, self._docs, "text/html")
+        return sent(call, self._docs, "text/html")
 
     async def style(self, call: Call[Empty, None]) -> Response:
         """How the page looks."""
-        return _sent(call, self._style, "text/css")
+        return sent(call, self._style, "text/css")
 
     def _own(self) -> tuple[Endpoint[Any, Any], ...]:
         handlers = (
@@ -58,24 +58,25 @@ class Documents:
 
     @functools.cached_property
     def _openapi(self) -> Copy:
-        return _copy(msgspec.json.encode(self._document))
+        return copy_of(msgspec.json.encode(self._document))
 
     @functools.cached_property
     def _docs(self) -> Copy:
-        return _copy(page(self._document).encode())
+        return copy_of(page(self._document).encode())
 
     @functools.cached_property
     def _style(self) -> Copy:
-        return _copy((files("fairlead.server") / "docs.css").read_bytes())
+        return copy_of((files("fairlead.server") / "docs.css").read_bytes())
 
 
-def _copy(body: bytes) -> Copy:
+def copy_of(body: bytes) -> Copy:
+    """A document from its bytes."""
     return Copy(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-def _sent(call: Call[Empty, None], copy: Copy, media: str) -> Response:
-    """The document, or 304 for a caller that has it."""
-    headers = {"etag": copy.etag, "cache-control": "no-cache"}
+def sent(call: Call[Any, None], copy: Copy, media: str, more: Mapping[str, str] | None = None) -> Response:
+    """The document with these headers, or 304 for a caller that has it."""
+    headers = {"etag": copy.etag, "cache-control": "no-cache", **(more or {})}
     known = b",".join(value for name, value in call.scope["headers"] if name == b"if-none-match").decode("latin-1")
     if copy.etag in (each.strip().removeprefix("W/") for each in known.split(",")) or known.strip() == "*":
         return Response(status_code=304, headers=headers)

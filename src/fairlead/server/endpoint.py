@@ -23,6 +23,10 @@ class Empty(Struct, frozen=True, forbid_unknown_fields=True):
     """No fields at all."""
 
 
+class Anything(Struct, frozen=True):
+    """Whatever a query string says, unread: the business of the page that is answered."""
+
+
 class Call(Struct, Generic[Q, B], frozen=True):
     """One request, checked and decoded."""
 

@@ -14,6 +14,7 @@ from fairlead.server.broadcast import Broadcast
 from fairlead.server.dispatch import Dispatcher
 from fairlead.server.endings import Endings
 from fairlead.server.gate import Gate
+from fairlead.server.history import Recorder
 from fairlead.server.roster import Roster
 from fairlead.server.settings import ServerSettings
 from fairlead.server.standing import Depths
@@ -41,6 +42,7 @@ class Hub:
         self.broadcast = Broadcast(engine, self.stopping)
         self.bodies = Reader(self.settings.body_seconds)
         self.depths = Depths(engine)
+        self.history = Recorder(engine, self.depths)
         self.endings = Endings(engine, self.stopping)
 
     async def tables(self) -> Callable[[str], Table]:

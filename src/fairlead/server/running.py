@@ -93,7 +93,7 @@ class Server:
     async def run(self) -> None:
         """Serve until asked to leave; then finish what was accepted."""
         async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(self._wind_down())]
+            beside = [group.create_task(self._wind_down()), group.create_task(self.hub.history.run())]
             if self._sweep:
                 beside.append(group.create_task(Sweeper(self.hub.engine).run()))
             await self._uvicorn.serve(sockets=self._listeners.sockets)

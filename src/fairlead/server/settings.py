@@ -22,3 +22,5 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """How many of them may come at once."""
     session_seconds: float = 12 * 3600.0
     """How long a browser stays logged in."""
+    try_it: bool = False
+    """Whether the dashboard offers to submit tasks to play with."""

@@ -23,6 +23,7 @@ from fairlead.core.events import (
     Failed,
     HandedBack,
     Outcome,
+    Prioritized,
     Purged,
     Replayed,
     TimedOut,
@@ -264,6 +265,7 @@ _requests: Final[dict[str, SearchStrategy[Event]]] = {
     CancelAsked.name: st.just(CancelAsked()),
     AlarmRang.name: st.just(AlarmRang()),
     Replayed.name: st.builds(Replayed, reset_retries=st.booleans(), priority=st.none() | priorities),
+    Prioritized.name: st.builds(Prioritized, priorities),
     Discarded.name: st.just(Discarded()),
     Purged.name: st.just(Purged()),
 }

@@ -58,6 +58,8 @@ def _first_state(task: Task) -> State:
     history = task.status.history
     if history and history[0].reason is Reason.DUE:
         return State.SCHEDULED
+    if history and history[0].reason is Reason.PRIORITIZED:
+        return history[0].state
     waited_for = _never_requeued(history) and task.status.ready_at > task.spec.created_at
     return State.SCHEDULED if waited_for else State.QUEUED
 

@@ -17,7 +17,7 @@ from fairlead.wire.tasks import Moment, PriorityWord
 QueryText: TypeAlias = Annotated[
     str, Meta(extra_json_schema={"maxLength": MOST_CHARACTERS, "examples": ["state:dead_letter error:Timeout"]})
 ]
-ActionWord: TypeAlias = Literal["replay", "discard", "cancel"]
+ActionWord: TypeAlias = Literal["replay", "discard", "cancel", "prioritize"]
 StageWord: TypeAlias = Literal["pending", "running", "paused", "cancelled", "done"]
 
 
@@ -40,7 +40,7 @@ class OperationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     canary: Annotated[int, Meta(ge=1)] | None = None
     """After how many tasks it stops, to go on when it is resumed."""
     new_priority: PriorityWord | None = None
-    """The priority that replayed tasks are queued with instead of their own."""
+    """The priority that replayed tasks are queued with instead of their own; `prioritize` needs it."""
     reset_retry_count: bool = True
     """Whether replayed tasks have all their retries, and their first timeout, again."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from fairlead.core.instant import SECOND
+from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import Priority, State
 from fairlead.engine.stats import LineStats, QueueStats, Stats
 from fairlead.wire.circuits import CircuitShown, circuits_shown
-from fairlead.wire.moments import maybe_iso
+from fairlead.wire.moments import iso, maybe_iso
 
 
 class PriorityStanding(Struct, kw_only=True):
@@ -74,6 +74,47 @@ class Standing(Struct, kw_only=True):
     """The task types that are paused, in whatever queue."""
     circuits: list[CircuitShown] = []
     """The circuits of task types, and how they stand."""
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """How all queues stood at one moment."""
+
+    at: str
+    depths: dict[str, int]
+    """Ready tasks, by priority."""
+    oldest_age_seconds: float
+    """How long the one that had waited longest had waited."""
+    scheduled: int
+    executing: int
+    dead_letters: int
+    completed_last_minute: int
+    failed_last_minute: int
+    used_capacity: int
+    total_capacity: int
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """How all queues stood lately, the oldest first; as far back as the server that is asked has run."""
+
+    interval_seconds: float
+    samples: list[Sample]
+
+
+def sample(stats: Stats, now: Instant) -> Sample:
+    """How all queues stand at this moment, in short."""
+    shown = standing(stats)
+    return Sample(
+        at=iso(now),
+        depths={priority: line.depth for priority, line in shown.queues.items()},
+        oldest_age_seconds=max(line.oldest_age_seconds for line in shown.queues.values()),
+        scheduled=stats.states[State.SCHEDULED],
+        executing=stats.states[State.EXECUTING],
+        dead_letters=stats.states[State.DEAD_LETTER],
+        completed_last_minute=stats.throughput.completed,
+        failed_last_minute=stats.throughput.failed,
+        used_capacity=stats.workers.used_capacity,
+        total_capacity=stats.workers.total_capacity,
+    )
 
 
 def standing(stats: Stats, queue: str | None = None) -> Standing:

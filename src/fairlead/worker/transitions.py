@@ -36,6 +36,7 @@ LEVELS: Final = {
     Happening.CANCEL_ASKED: logging.INFO,
     Happening.CANCELLED: logging.INFO,
     Happening.REPLAYED: logging.INFO,
+    Happening.PRIORITIZED: logging.INFO,
     Happening.REMOVED: logging.DEBUG,
     Happening.REFUSED: logging.WARNING,
 }

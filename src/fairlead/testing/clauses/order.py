@@ -9,11 +9,11 @@ from typing import ClassVar
 from hypothesis import settings
 from msgspec.structs import replace
 
-from fairlead.core.events import CancelAsked, Failed, HandedBack, Replayed
+from fairlead.core.events import CancelAsked, Failed, HandedBack, Prioritized, Replayed
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import MINUTE, SECOND
 from fairlead.core.order import HeadStart, Promote, Strict, Table, Weighted, serve
-from fairlead.core.task import Priority, Task
+from fairlead.core.task import Priority, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Claim, QueueOrder
 from fairlead.testing.builders import NOW, a_claim, a_decision, a_failure, a_task, a_token, an_id
@@ -151,6 +151,17 @@ class OrderClauses:
         assert cancelled is not None
         await apply_one(store, a_decision(cancelled, Replayed(priority=Priority.CRITICAL), NOW + SECOND))
         assert ids(await store.claim(a_claim(limit=5))) == ids([task, rival])
+
+    async def test_a_waiting_task_whose_priority_changes_is_served_at_it(self, store: Store) -> None:
+        """C2: it keeps its wait, and nothing of it stays in the lane it left."""
+        task, rival = a_task(priority=Priority.LOW), a_task(priority=Priority.HIGH)
+        later = a_task(priority=Priority.LOW, ready_at=NOW - 1)
+        await add(store, task, rival, later)
+        await apply_one(store, a_decision(task, Prioritized(Priority.CRITICAL), NOW + SECOND))
+        assert ids(await store.claim(a_claim(limit=5))) == ids([task, rival, later])
+        lanes = {(lane.lane.priority, state): count for lane in (await store.tally()).lanes
+                 for state, count in lane.counts.items() if count}  # fmt: skip
+        assert lanes == {(each, State.EXECUTING): 1 for each in (Priority.CRITICAL, Priority.HIGH, Priority.LOW)}
 
     async def test_many_lanes_are_merged(self, store: Store) -> None:
         """C2: 240 lanes, more than a claim has turns."""

