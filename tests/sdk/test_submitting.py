@@ -248,3 +248,15 @@ async def test_limits_are_set_from_code(app: Fairlead) -> None:
     own = await app.queues.get("mail")
     assert (own.running, str(own.rate), own.key_running, str(own.key_rate)) == (2, "10/s", 3, "5/h")
     assert {name: str(rate) for name, rate in own.type_rate.items()} == {"send": "1/m"}
+
+
+async def test_a_call_of_another_task_is_refused_before_anything_is_stored(app: Fairlead) -> None:
+    @app.task
+    async def one() -> None: ...
+
+    @app.task
+    async def other() -> None: ...
+
+    with pytest.raises(InvalidTask, match=r"a call of other is among those of one"):
+        await one.submit_many([one.call(), other.call()])
+    assert not (await app.tasks.search()).tasks

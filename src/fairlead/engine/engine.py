@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.errors import FairleadError, LeaseLost, QueueFull, StoreUnavailable, TaskNotFound
+from fairlead.core.errors import FairleadError, LeaseLost, StoreUnavailable, TaskNotFound
 from fairlead.core.events import CancelAsked, Discarded, Replayed, Request
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.scaling import WITHIN, advise
 from fairlead.core.settings import Settings
-from fairlead.core.submission import Submission, accept
+from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
-from fairlead.engine import depending, tracing
+from fairlead.engine import depending
 from fairlead.engine.book import QueueBook
 from fairlead.engine.breakers import Breakers
 from fairlead.engine.clock import Clock, FollowingClock, SystemClock
+from fairlead.engine.departments import Departments
 from fairlead.engine.feeding import Publisher
 from fairlead.engine.identity import Chance, IdMaker, system_chance
 from fairlead.engine.leases import StoreLeases
@@ -30,19 +29,14 @@ from fairlead.engine.observe import Observer, Occurrence, Watcher
 from fairlead.engine.presence import Presence
 from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
+from fairlead.engine.submitting import Submitted, Submitter
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import (
-    Added,
-    Apart,
     Beat,
     Claim,
     Filter,
-    KeyHeld,
-    Known,
-    Missing,
     Pulse,
     QueueOrder,
-    Receipt,
     Verdict,
 )
 
@@ -50,32 +44,14 @@ if TYPE_CHECKING:
     from fairlead.core.diagnosis import Diagnosis
     from fairlead.core.explanation import Cause, Explanation
     from fairlead.core.query import Query
-    from fairlead.engine.circuits import Circuits
-    from fairlead.engine.dead_letters import DeadLetters
-    from fairlead.engine.explaining import Explainer
-    from fairlead.engine.fleet import Fleet
-    from fairlead.engine.lookout import Lookout
-    from fairlead.engine.operations import Operations
-    from fairlead.engine.queues import Queues
     from fairlead.engine.scaling import Scaling
-    from fairlead.engine.scheduling import Schedules
-    from fairlead.engine.searching import Found, Searcher
+    from fairlead.engine.searching import Found
 
 _TRIES: Final = 100
 """How often a compare-and-set is tried; each failure means that someone else's change succeeded."""
 
 
-class Submitted(Struct, frozen=True, gc=False):
-    """The answer to a submit."""
-
-    task: Task
-    existing: bool = False
-    """Whether the task was there before, by its idempotency key."""
-    doubts: tuple[Cause, ...] = ()
-    """Why no live worker could run it, if whoever stored it has said so; `Engine.doubts` looks."""
-
-
-class Engine:
+class Engine(Departments):
     """The use cases over one store.
 
     With `batching`, concurrent submits and settles of one event loop are coalesced into batches; without it the engine
@@ -120,78 +96,8 @@ class Engine:
         self.presence = Presence(store, self.settings, self.clock, self._chance, self.publisher, self._ledger.meter)
         """The workers, as they say of themselves."""
         self._leases = StoreLeases(store, self.settings, self.clock)
+        self._submitter = Submitter(self._ledger, self._ids)
         self._batching = batching
-
-    # What has a page of its own. A worker's keeper of leases needs none of it, and should not pay for it.
-
-    @functools.cached_property
-    def workers(self) -> Fleet:
-        """The workers and their tasks."""
-        from fairlead.engine.fleet import Fleet
-
-        return Fleet(self.store, self.clock, self.presence)
-
-    @functools.cached_property
-    def queues(self) -> Queues:
-        """What is said of single queues, and of task types that are paused."""
-        from fairlead.engine.queues import Queues
-
-        return Queues(self._ledger)
-
-    @functools.cached_property
-    def circuits(self) -> Circuits:
-        """The circuits of task types."""
-        from fairlead.engine.circuits import Circuits
-
-        return Circuits(self._ledger)
-
-    @functools.cached_property
-    def schedules(self) -> Schedules:
-        """The schedules, and their firing."""
-        from fairlead.engine.firing import Firing
-        from fairlead.engine.scheduling import Schedules
-
-        firing = Firing(self._ledger, self._ids.task_ids, self.cancel, batching=self._batching)
-        return Schedules(self._ledger, firing, self._ids.task_id)
-
-    @functools.cached_property
-    def dead_letters(self) -> DeadLetters:
-        """The dead letters, grouped."""
-        from fairlead.engine.dead_letters import DeadLetters
-
-        return DeadLetters(self._searcher, self.settings, self.clock)
-
-    @functools.cached_property
-    def operations(self) -> Operations:
-        """Actions on all tasks that a query means."""
-        from fairlead.engine.operations import Operations
-        from fairlead.engine.searching import Searcher
-
-        return Operations(self._ledger, Searcher(self.store, batching=self._batching, current=True), self._ids)
-
-    async def diagnose(self) -> Diagnosis:
-        """Whether all is as it should be, and what to do if it is not; changes nothing."""
-        from fairlead.engine.doctor import Doctor
-
-        return await Doctor(self).diagnose()
-
-    @functools.cached_property
-    def _explainer(self) -> Explainer:
-        from fairlead.engine.explaining import Explainer
-
-        return Explainer(self._ledger, self.presence)
-
-    @functools.cached_property
-    def _lookout(self) -> Lookout:
-        from fairlead.engine.lookout import Lookout
-
-        return Lookout(self.presence, self.clock)
-
-    @functools.cached_property
-    def _searcher(self) -> Searcher:
-        from fairlead.engine.searching import Searcher
-
-        return Searcher(self.store, batching=self._batching)
 
     def draw(self) -> float:
         """A number from 0.0 up to but not including 1.0, from the engine's randomness."""
@@ -207,126 +113,17 @@ class Engine:
 
     # Producers
 
-    async def submit(self, submission: Submission) -> Submitted:
+    def submit(self, submission: Submission) -> Coroutine[Any, Any, Submitted]:
         """Store a task; it is durable when this returns."""
-        if not tracing.active():
-            return await self._submit_one(submission)
-        with tracing.submitting([submission]) as ((traced,), span):
-            submitted = await self._submit_one(traced)
-            tracing.tell_submitted(span, [submitted.task.id])
-            return submitted
+        return self._submitter.submit(submission)
 
-    async def _submit_one(self, submission: Submission) -> Submitted:
-        if submission.after:
-            (answer,) = await self._submit([submission])
-            if isinstance(answer, FairleadError):
-                raise answer
-            return answer
-        if self.book.stale:
-            await self.book.refresh()
-        now, queue = self.clock.now(), submission.queue
-        task = accept(submission, self._ids.task_id(queue, now), now, self.book.settings_of(queue))
-        (receipt,) = await self._ledger.add((task,))
-        answer = await self._submitted(submission, task, receipt)
-        await self._ledger.finish()
-        if isinstance(answer, FairleadError):
-            raise answer
-        return answer
-
-    async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
+    def submit_many(self, submissions: Sequence[Submission]) -> Coroutine[Any, Any, list[Submitted | FairleadError]]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
-        if not tracing.active():
-            return await self._submit(submissions)
-        with tracing.submitting(submissions) as (traced, span):
-            answers = await self._submit(traced)
-            tracing.tell_submitted(span, [answer.task.id for answer in answers if isinstance(answer, Submitted)])
-            return answers
-
-    async def _submit(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
-        if self.book.stale:
-            await self.book.refresh()
-        now = self.clock.now()
-        ids = self._ids.task_ids([submission.queue for submission in submissions], now)
-        answers: list[Submitted | FairleadError] = []
-        accepted: list[Task] = []
-        positions: list[int] = []
-        for position, (submission, task_id) in enumerate(zip(submissions, ids, strict=True)):
-            if submission.after:
-                submission = depending.named(submission, position, ids)
-            try:
-                task = accept(submission, task_id, now, self.book.settings_of(submission.queue))
-            except FairleadError as error:
-                answers.append(error)
-            else:
-                accepted.append(task)
-                positions.append(position)
-                answers.append(Submitted(task))
-        receipts = await self._ledger.add(accepted) if accepted else []
-        stored: list[Task] = []
-        refused: dict[int, TaskId] = {}
-        waiting: list[int] = []
-        held = False
-        for position, task, receipt in zip(positions, accepted, receipts, strict=True):
-            if isinstance(receipt, Added):
-                stored.append(task)
-                if task.spec.after is not None:
-                    waiting.append(position)
-                continue
-            answers[position] = await self._submitted(submissions[position], task, receipt, ids)
-            if isinstance(receipt, Missing | Apart):
-                refused[position] = receipt.named
-            elif isinstance(receipt, Known) and task.spec.after is not None:
-                waiting.append(position)
-            held = held or isinstance(receipt, KeyHeld)
-        self._ledger.tell(stored, now)
-        self._ledger.released |= bool(waiting)
-        await self._ledger.finish()
-        if waiting:
-            # How many are waited for is the store's to say, and some may have had nothing to wait for.
-            for position, found in zip(waiting, await self.store.get([ids[at] for at in waiting]), strict=True):
-                answers[position] = answers[position] if found is None else Submitted(found)
-        if refused and held:
-            await self._submit_again(submissions, ids, refused, answers)
-        return answers
-
-    async def _submitted(
-        self, submission: Submission, task: Task, receipt: Receipt, ids: Sequence[TaskId] = ()
-    ) -> Submitted | FairleadError:
-        """The answer to a submit whose task was stored, or not."""
-        if isinstance(receipt, (Added, Known)):
-            self._ledger.tell([task], task.spec.created_at)
-            return Submitted(task)
-        if isinstance(receipt, KeyHeld):
-            return await self._held(submission, receipt.holder)
-        if isinstance(receipt, Missing | Apart):
-            return depending.refusal(receipt, ids)
-        return QueueFull(task.spec.queue, receipt.depth, receipt.bound)
-
-    async def _submit_again(
-        self,
-        submissions: Sequence[Submission],
-        ids: Sequence[TaskId],
-        refused: dict[int, TaskId],
-        answers: list[Submitted | FairleadError],
-    ) -> None:
-        """Submit those again that were to wait for one of the batch whose key another task holds: for that one now."""
-        stored = {at: said.task.id for at, said in enumerate(answers) if isinstance(said, Submitted)}
-        hopeful = {ids[position] for position, task_id in stored.items() if ids[position] != task_id}
-        left: dict[int, Submission] = {}
-        for position, missing in refused.items():
-            if missing in hopeful:
-                hopeful.add(ids[position])
-                left[position] = submissions[position]
-        if left:
-            for position, answer in zip(left, await self._submit(depending.again(left, ids, stored)), strict=True):
-                answers[position] = answer
+        return self._submitter.submit_many(submissions)
 
     async def prepare(self, submission: Submission) -> Task:
         """The task that a submission becomes, not stored yet."""
-        await self.book.refresh()
-        now = self.clock.now()
-        settings = self.book.settings_of(submission.queue)
-        return accept(submission, self._ids.task_id(submission.queue, now), now, settings)
+        return await self._submitter.prepare(submission)
 
     async def cancel(self, task_id: TaskId) -> Task:
         """Cancel a waiting task at once; ask the worker of an executing one to stop."""
@@ -390,6 +187,12 @@ class Engine:
 
         sought = plan(query, self.clock.now(), within)
         return await self._searcher.page(sought, limit=limit, newest_first=newest_first, after=after)
+
+    async def diagnose(self) -> Diagnosis:
+        """Whether all is as it should be, and what to do if it is not; changes nothing."""
+        from fairlead.engine.doctor import Doctor
+
+        return await Doctor(self).diagnose()
 
     async def stats(self) -> Stats:
         """How the queues stand, and the workers; costs O(lanes + workers)."""
@@ -518,14 +321,6 @@ class Engine:
         """Close the store, after the last events."""
         await self.publisher.close()
         await self.store.close()
-
-    async def _held(self, submission: Submission, holder: TaskId) -> Submitted | FairleadError:
-        """The task that holds a submission's key; or the submission stored after all, if the holder just went."""
-        (task,) = await self.store.get([holder])
-        if task is not None:
-            return Submitted(task, existing=True)
-        (answer,) = await self._submit([submission])
-        return answer
 
     async def _request(self, task_id: TaskId, request: Request) -> Task:
         for _ in range(_TRIES):

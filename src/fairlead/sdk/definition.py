@@ -134,7 +134,7 @@ class TaskDefinition(Generic[P, R]):
 
     def submit_many_sync(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
         """`submit_many`, from synchronous code."""
-        submissions = [call.submission for call in calls]
+        submissions = self._submissions(calls)
         engine = self._connect().inline()
         answers = run_inline(engine.submit_many(submissions))
         for first in _first_stored(answers):
@@ -159,6 +159,17 @@ class TaskDefinition(Generic[P, R]):
         task = run_inline(engine.prepare(submission))
         add_in_sync(connection, self._connect().url, task, engine.clock.now())
         return self.handle(Submitted(task))
+
+    def _submissions(self, calls: Iterable[Call[R]]) -> list[Submission]:
+        submissions = [call.submission for call in calls]
+        for submission in submissions:
+            if submission.type != self._template.type:
+                raise InvalidTask(
+                    "calls",
+                    f"a call of {submission.type} is among those of {self._template.type}; submit it with its own "
+                    "task, or all of them with group(calls).submit()",
+                )
+        return submissions
 
     def _handles(self, answers: Iterable[Submitted | FairleadError]) -> list[TaskHandle[R]]:
         handles: list[TaskHandle[R]] = []
