@@ -124,8 +124,11 @@ class TaskDefinition(Generic[P, R]):
         return self.handle(submitted)
 
     async def submit_many(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
-        """Submit many calls at once; raises the first refusal, when all others are stored."""
-        submissions = [call.submission for call in calls]
+        """Submit many calls at once; raises the first refusal, when all others are stored.
+
+        Each call is of this task type, and has the options of the definition that made it.
+        """
+        submissions = self._submissions(calls)
         engine = await self._connect().engine()
         answers = await engine.submit_many(submissions)
         for first in _first_stored(answers):
