@@ -26,7 +26,7 @@ from tests.conformance.wrong_stores import WRONG_STORES
 
 CLAUSE = re.compile(r"\b[A-Z][1-9]\b")
 UNSHRUNK = settings(STEADY, phases=[Phase.generate])
-UNTIL_FOUND = settings(UNSHRUNK, max_examples=150)
+UNTIL_FOUND = settings(UNSHRUNK, max_examples=400)
 
 PLAIN_MISTAKES = [
     wrong_adding.OverwritesAStoredId,

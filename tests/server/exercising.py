@@ -236,11 +236,15 @@ def _sound(body: Any) -> Any:
             sound = {key: _sound(value) for key, value in body.items()}
             if sound.get("run_at") is not None and sound.get("delay_seconds") is not None:
                 sound.pop("delay_seconds")  # A task is due at one moment.
-            if sound.get(
-                "retry_rules"
-            ):  # One rule for each error, by its name; and one that rejects says nothing else.
+            if sound.get("after"):  # Only tasks that are there can be waited for.
+                sound["after"] = []
+            if sound.get("retry_rules"):
+                # One rule for each error, by its name; and one that rejects says nothing else.
                 rules = enumerate(sound["retry_rules"])
                 sound["retry_rules"] = [{**rule, "error": f"E{number}", "reject": False} for number, rule in rules]
+            for name in ("type_running", "type_rate"):
+                if sound.get(name):  # By task types, which are names.
+                    sound[name] = {f"type{number}": value for number, value in enumerate(sound[name].values())}
             if "cron" in sound:  # An expression and a zone are texts with rules of their own; an end is not yet over.
                 sound |= {"cron": "@daily", "timezone": "UTC", "start_at": None, "end_at": None}
             return sound

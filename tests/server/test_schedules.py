@@ -36,6 +36,7 @@ async def test_a_schedule_is_added_and_fires(service: Service) -> None:
         "tenant": "acme",
         "tags": ["eu"],
         "trace_id": "t",
+        "concurrency_key": "k",
     }
     request = a_request(
         task=task,

@@ -51,6 +51,7 @@ async def test_a_submit_takes_every_field(service: Service) -> None:
         tenant="acme",
         tags=["a", "b"],
         trace_id="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        concurrency_key="customer 7",
     )
     assert (answer["status"], answer["queue_position"]) == ("scheduled", None)
     shown = await service.show(answer["task_id"], include_history=True)
@@ -82,6 +83,11 @@ async def test_a_submit_takes_every_field(service: Service) -> None:
         "tenant": "acme",
         "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
         "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "concurrency_key": "customer 7",
+        "pending": 0,
+        "unmet": 0,
+        "after": [],
+        "on_failure": None,
         "progress": None,
         "error": None,
         "parameters": {"path": "a.png", "size": 12345678901234567890},

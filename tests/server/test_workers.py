@@ -62,6 +62,7 @@ async def test_a_task_goes_to_a_worker_and_its_result_comes_back(service: Servic
         "max_retries": 5,
         "tenant": None,
         "tags": ["t"],
+        "after": [],
     }
     shown = await service.show(task["task_id"])
     assert (shown["status"], shown["assigned_worker_id"]) == ("executing", hand.id)

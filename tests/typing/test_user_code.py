@@ -42,7 +42,7 @@ async def mistakes() -> None:
     render.options(delay="soon")  # E: incompatible type "str"; expected "float"
     render.options(run_at="tomorrow")  # E: incompatible type "str"; expected "datetime"
     await render.options(priority="low").submit(1)  # E: incompatible type "int"; expected "str"
-    await render.submit_many(["a"])  # E: has incompatible type "str"; expected "Call"
+    await render.submit_many(["a"])  # E: has incompatible type "str"; expected "Call[str]"
     await render(1)  # E: incompatible type "int"; expected "str"
     shrink(1)  # E: incompatible type "int"; expected "str"
     current_task().progress("half")  # E: incompatible type "str"; expected "float"

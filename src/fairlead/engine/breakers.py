@@ -102,6 +102,11 @@ class Breakers:
         """The task types whose tasks are not claimed but as probes."""
 
     @property
+    def circuits(self) -> dict[str, Circuit]:
+        """The circuits as they were last read, by task type."""
+        return {task_type: circuit for task_type, (circuit, _) in self._known.items()}
+
+    @property
     def watching(self) -> bool:
         """Whether any task type has a circuit."""
         return bool(self._known)

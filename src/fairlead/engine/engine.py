@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from fairlead.core.errors import FairleadError, LeaseLost, StoreUnavailable, TaskNotFound
+from fairlead.core.errors import FairleadError, LeaseLost, StoreError, StoreUnavailable, TaskNotFound
 from fairlead.core.events import CancelAsked, Discarded, Replayed, Request
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
@@ -41,6 +41,7 @@ from fairlead.storage.values import (
 )
 
 if TYPE_CHECKING:
+    from fairlead.core.circuit import Circuit
     from fairlead.core.diagnosis import Diagnosis
     from fairlead.core.explanation import Cause, Explanation
     from fairlead.core.query import Query
@@ -205,8 +206,15 @@ class Engine(Departments):
             await self.presence.throughput(),
             paused=self.book.paused,
             paused_types=self.book.paused_types,
-            circuits=await self.circuits.all(),
+            circuits=await self._known_circuits(),
         )
+
+    async def _known_circuits(self) -> dict[str, Circuit]:
+        """The circuits; as they were last known, while a journal that keeps them cannot be reached."""
+        try:
+            return await self.circuits.all()
+        except StoreError:
+            return self._breakers.circuits
 
     async def autoscale(
         self, queue: str | None = None, *, within: Span = WITHIN, capacity: int | None = None

@@ -24,7 +24,7 @@ _Weight: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Tries: TypeAlias = Annotated[int, Meta(ge=0, le=10_000)]
 _Bound: TypeAlias = Annotated[int, Meta(ge=0, le=10**12)]
 _Running: TypeAlias = Annotated[int, Meta(ge=1, le=10**12)]
-_Rate: TypeAlias = Annotated[str, Meta(pattern="^[0-9]{1,9}/[smhd]$")]
+_Rate: TypeAlias = Annotated[str, Meta(pattern="^(1000000|[1-9][0-9]{0,5})/[smhd]$")]
 _Timeout: TypeAlias = Annotated[float, Meta(gt=0, le=_YEAR)]
 
 
