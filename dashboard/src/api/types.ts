@@ -173,6 +173,7 @@ export interface Standing {
   by_queue: Record<string, QueueStanding>;
   states: Record<State, number>;
   next_alarm: string | null;
+  promoted_today: number;
   journal_behind: number | null;
   paused_types: string[];
   circuits: Circuit[];

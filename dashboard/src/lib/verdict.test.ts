@@ -28,6 +28,7 @@ function standing(queue: Partial<QueueStanding> = {}, more: Partial<Standing> = 
     by_queue: { mail: whole },
     states,
     next_alarm: null,
+    promoted_today: 0,
     journal_behind: null,
     paused_types: [],
     circuits: [],

@@ -31,15 +31,6 @@ export function quantile(sorted: number[], share: number): number {
   return sorted[place] ?? 0;
 }
 
-/** How many of these were served as more urgent than they are, because they had waited. */
-export function promotedIn(tasks: TaskBrief[]): number {
-  return tasks.filter(
-    (task) =>
-      task.started_at !== null &&
-      PRIORITIES.indexOf(task.effective_priority) < PRIORITIES.indexOf(task.priority),
-  ).length;
-}
-
 /**
  * Tasks that came in within the minute before a sample: those that ended, and by how many more there are now.
  * Null where there is no sample from about a minute before.

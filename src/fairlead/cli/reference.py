@@ -56,8 +56,8 @@ Tasks and stats have the fields that they have over HTTP.
 - `stats`: `queues`, by priority, all queues together: `depth` and `oldest_age_seconds`; `workers`: how many are
   `active`, `draining` and `dead`, and the `total_capacity` and `used_capacity` of those that live; `throughput`:
   `completed_last_minute` and `failed_last_minute`; `by_queue`, for each queue by name `priorities`, `states` and
-  `types` (how many are ready) and whether it is `paused`; `states`, of all queues; `next_alarm`; `journal_behind`, how
-  many changed tasks the journal has yet to learn of; `paused_types`.
+  `types` (how many are ready) and whether it is `paused`; `states`, of all queues; `next_alarm`; `promoted_today`;
+  `journal_behind`, how many changed tasks the journal has yet to learn of; `paused_types`.
 - `top --once`: `at`; `stats`, as above; `workers`, as `workers list` has them; `running_longest` and `newest_errors`,
   at most 20 tasks each.
 - `queues list`: `queues`, each with the fields that it has [over HTTP](http.md#queueshown), and `paused_types`. `queues

@@ -88,6 +88,8 @@ def summary(stats: Stats, now: Instant) -> Iterator[list[Cell]]:
     yield [Cell(_workers(stats), "" if stats.workers.active else "dim")]
     if stats.next_alarm is not None:
         yield [Cell(f"next alarm {ago(stats.next_alarm, now)}", "dim")]
+    if stats.promoted_today:
+        yield [Cell(f"{stats.promoted_today:,} promoted today", "dim")]
     if stats.journal_behind:
         yield [Cell(f"the journal has yet to learn of {stats.journal_behind:,}", "dim")]
     if paused := _paused(stats):

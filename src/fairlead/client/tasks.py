@@ -169,6 +169,7 @@ def stats_of(standing: Standing) -> Stats:
         throughput=Throughput(
             completed=standing.throughput.completed_last_minute, failed=standing.throughput.failed_last_minute
         ),
+        promoted_today=standing.promoted_today,
         journal_behind=standing.journal_behind,
         paused_types=tuple(standing.paused_types),
         circuits={shown.task_type: circuit_of(shown) for shown in standing.circuits},

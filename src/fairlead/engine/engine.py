@@ -207,6 +207,7 @@ class Engine(Departments):
             paused=self.book.paused,
             paused_types=self.book.paused_types,
             circuits=await self._known_circuits(),
+            promoted_today=await self._ledger.promotions.today(now),
         )
 
     async def _known_circuits(self) -> dict[str, Circuit]:
@@ -317,6 +318,10 @@ class Engine(Departments):
         if lost:
             await self.workers.note(lost, now)
         return tasks
+
+    async def share_promotions(self) -> None:
+        """Tell the other processes how many promoted tasks were claimed here."""
+        await self._ledger.promotions.share()
 
     async def follow_clock(self) -> None:
         """Measure how far the host's clock is from the store's, and follow the store's from now on.

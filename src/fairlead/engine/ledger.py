@@ -20,6 +20,7 @@ from fairlead.engine.feeding import Publisher
 from fairlead.engine.identity import Chance
 from fairlead.engine.metering import Meter
 from fairlead.engine.observe import Happening, Observer, Occurrence, Watcher, happening_of
+from fairlead.engine.promotions import Promotions
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import APPLIED, RELEASED, Change, Guard, Receipt, Seen, Verdict
 
@@ -54,6 +55,7 @@ class Ledger:
         self.book = book
         self.breakers = breakers
         self.meter = Meter()
+        self.promotions = Promotions(store)
         self.released = False
         """Whether there may be tasks that have nothing left to wait for, and whose alarm is to be answered."""
         self._luck = random.Random(chance.getrandbits(64))  # noqa: S311 - spreads retries, guards nothing
@@ -95,8 +97,6 @@ class Ledger:
             return
         self.tell(tasks, at)
         wanted = self.observers or self.publisher.wanted(at)
-        if not wanted and not self.watchers:
-            return
         for task in tasks:
             status = task.status
             priority, table = status.priority, tables[task.spec.queue][0]
@@ -105,6 +105,7 @@ class Ledger:
                 continue
             treated_as = effective_priority(table, priority, at - status.ready_at)
             if treated_as < priority:
+                self.promotions.count(at)
                 for watcher in self.watchers:
                     watcher.promoted(task, treated_as, at)
                 if wanted:

@@ -57,6 +57,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     throughput: Throughput = Throughput()
     """What ended within the last minute: the sum of what each live process says it has counted itself, so it may be a
     heartbeat behind, and what a process counted is gone soon after it."""
+    promoted_today: int = 0
+    """How many tasks were claimed as more urgent than they are, because they had waited, since midnight UTC."""
     journal_behind: int | None = None
     """How many changed tasks the journal has yet to learn of; None without a journal."""
     paused_types: tuple[str, ...] = ()
@@ -76,6 +78,7 @@ def stats_of(
     paused: Collection[str] = (),
     paused_types: Collection[str] = (),
     circuits: Mapping[str, Circuit] | None = None,
+    promoted_today: int = 0,
 ) -> Stats:
     """The stats of a tally taken at this moment; a queue that is paused is there even without tasks."""
     queues = {name: _no_tasks(paused=True) for name in sorted(paused)}
@@ -102,6 +105,7 @@ def stats_of(
         next_alarm=tally.next_alarm,
         workers=_worker_stats(workers),
         throughput=throughput or Throughput(),
+        promoted_today=promoted_today,
         journal_behind=tally.journal_behind,
         paused_types=tuple(sorted(paused_types)),
         circuits=dict(circuits or {}),

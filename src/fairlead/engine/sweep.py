@@ -83,6 +83,7 @@ class Sweeper:
         """Look after what is no task: workers that are lost, what this process counted, a feed that no one wants."""
         engine = self._engine
         await engine.presence.report()
+        await engine.share_promotions()
         workers = await engine.presence.sweep()
         await engine.workers.forget()
         await forget_feed(engine.store, engine.clock.now())

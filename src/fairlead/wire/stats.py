@@ -68,6 +68,8 @@ class Standing(Struct, kw_only=True):
     """How many tasks are in each state."""
     next_alarm: str | None
     """When a task next needs attention: it is due, or its lease or retention ends."""
+    promoted_today: int
+    """How many tasks were claimed as more urgent than they are, because they had waited, since midnight UTC."""
     journal_behind: int | None
     """How many changed tasks the journal has yet to learn of; null without a journal."""
     paused_types: list[str] = []
@@ -130,6 +132,7 @@ def standing(stats: Stats, queue: str | None = None) -> Standing:
         by_queue={name: _queue(each) for name, each in chosen.items()},
         states=_words(states),
         next_alarm=maybe_iso(stats.next_alarm),
+        promoted_today=stats.promoted_today,
         journal_behind=stats.journal_behind,
         paused_types=list(stats.paused_types),
         circuits=circuits_shown(stats.circuits, stats.at),

@@ -16,7 +16,9 @@ from fairlead.storage.journal.journal import Journal
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Record
 
-PASSING: Final = frozenset({"worker", "drain", "throughput", "lost", "feed", "schedules_changed", "queues_changed"})
+PASSING: Final = frozenset(
+    {"worker", "drain", "throughput", "lost", "promoted", "feed", "schedules_changed", "queues_changed"}
+)
 """The kinds of records that stay in the hot store. Every other kind is the journal's."""
 
 
