@@ -16,8 +16,9 @@ from tests.servers import redis
 pytestmark = [pytest.mark.slow]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """A browser for the tests of one file: as long as it is open an event loop runs, in which no other could."""
     binary = binary_or_skip()
     with sync_playwright() as playwright:
         # Tests may run as root, for whom there is no sandbox, and in containers, whose /dev/shm is small.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
@@ -14,20 +16,22 @@ from tests.dashboard.chromium import binary_or_skip
 from tests.dashboard.site import Site, Visitor, visiting
 
 IMAGES: Final = ROOT / "docs" / "images"
+PRIORITIES: Final = ("critical", "high", "medium", "low")
+PLAYED: Final = 180.0
+"""How long work goes on before the pictures are taken, in seconds."""
 
 
 def stage(site: Site) -> dict[str, str]:
     """A scene with something on every page; the address of each picture."""
-    priorities = ("critical", "high", "medium", "low")
     site.submit_many(
         [
-            {"task_type": "echo", "priority": priorities[number % 4], "parameters": {"message": {"order": number}}}
+            {"task_type": "echo", "priority": PRIORITIES[number % 4], "parameters": {"message": {"order": number}}}
             for number in range(60)
         ]
     )
     site.submit_many(
         [
-            {"task_type": "resize_image", "queue": "media", "priority": priorities[number % 4], "tags": ["batch-7"]}
+            {"task_type": "resize_image", "queue": "media", "priority": PRIORITIES[number % 4], "tags": ["batch-7"]}
             for number in range(240)
         ]
     )
@@ -43,7 +47,7 @@ def stage(site: Site) -> dict[str, str]:
         site.ask("POST", "/api/v1/schedules", {
             "name": name, "cron": cron, "timezone": "Europe/Berlin", "task": {"task_type": "echo"},
         })  # fmt: skip
-    site.until(lambda: site.counts()["dead_letter"] == 17, "the dead letters")
+    site.until(lambda: site.counts()["dead_letter"] >= 17, "the dead letters")
     site.ask("POST", "/api/v1/operations", {
         "action": "replay", "query": "state:dead_letter error:address", "canary": 2,
     })  # fmt: skip
@@ -60,6 +64,27 @@ def stage(site: Site) -> dict[str, str]:
         "operations": "/operations",
         "try-it": "/try",
     }
+
+
+def play(site: Site) -> None:
+    """A few minutes of work in waves, so that the charts have something to show."""
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < PLAYED:
+        wave = 10 + round(15 * (1 + math.sin(passed / 12)))
+        site.submit_many(
+            [
+                {
+                    "task_type": "sleep",
+                    "priority": PRIORITIES[number % 4],
+                    "parameters": {"seconds": 1.0 + number % 3},
+                    "max_retries": 0,
+                }
+                for number in range(wave)
+            ]
+        )
+        if round(passed) % 10 == 0:
+            site.submit("fail", parameters={"message": "card was declined"}, max_retries=0)
+        time.sleep(1.0)
 
 
 def picture(visitor: Visitor, name: str, path: str, scheme: str) -> None:
@@ -81,6 +106,7 @@ def main() -> int:
         site = Site(f"sqlite:///{folder}/tasks.db", Path(folder))
         try:
             site.start()
+            play(site)
             paths = stage(site)
             for scheme in ("light", "dark"):
                 with visiting(browser, site.url, color_scheme=scheme) as visitor:
