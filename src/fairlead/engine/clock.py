@@ -39,14 +39,12 @@ class FollowingClock:
 
     def __init__(self, host: Clock) -> None:
         self._host = host
+        self.monotonic: Callable[[], Span] = host.monotonic
         self._origin: Instant | None = None
         """The store's time when the host's monotonic clock was zero."""
 
     def now(self) -> Instant:
-        return self._host.now() if self._origin is None else self._origin + self._host.monotonic()
-
-    def monotonic(self) -> Span:
-        return self._host.monotonic()
+        return self._host.now() if self._origin is None else self._origin + self.monotonic()
 
     async def measure(self, store_time: Callable[[], Awaitable[Instant | None]]) -> None:
         """Ask the store for its time; half the round trip is taken to have passed since it answered."""

@@ -199,7 +199,6 @@ class Firing:
         receipts = await self._ledger.add(tasks) if tasks else []
         added = [task for task, receipt in zip(tasks, receipts, strict=True) if isinstance(receipt, Added)]
         full = {task.id for task, receipt in zip(tasks, receipts, strict=True) if isinstance(receipt, Full)}
-        self._ledger.tell(added, now)
         await self._put([(kept, _crossed_off(kept.entry, of_it, full, refused)) for kept, of_it in wanted])
         await self._ledger.finish()
         return len(added)

@@ -22,7 +22,7 @@ from fairlead.engine.metering import Meter
 from fairlead.engine.observe import Happening, Observer, Occurrence, Watcher, happening_of
 from fairlead.engine.promotions import Promotions
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import APPLIED, RELEASED, Change, Guard, Receipt, Seen, Verdict
+from fairlead.storage.values import APPLIED, RELEASED, Added, Change, Guard, Receipt, Seen, Verdict
 
 _BATCH: Final = 1_000
 _ROUNDS: Final = 100
@@ -72,6 +72,8 @@ class Ledger:
 
     def tell(self, tasks: Sequence[Task], at: Instant) -> None:
         """Say that tasks have come to their states."""
+        if not tasks:
+            return
         for watcher in self.watchers:
             watcher.moved(tasks, at)
         if self.observers or self.publisher.wanted(at):
@@ -161,8 +163,12 @@ class Ledger:
         return verdicts
 
     async def _add(self, tasks: Sequence[Task]) -> Sequence[Receipt]:
+        """Store new tasks, and say so of those that were not there: here, where many submits have become one batch."""
+        now = self.clock.now()
         bounds = self.book.bounds_of({task.spec.queue for task in tasks})
-        return await self.store.add(tasks, now=self.clock.now(), bounds=bounds)
+        receipts = await self.store.add(tasks, now=now, bounds=bounds)
+        self.tell([task for task, receipt in zip(tasks, receipts, strict=True) if type(receipt) is Added], now)
+        return receipts
 
 
 def seen(task: Task) -> Seen:

@@ -69,7 +69,7 @@ class Metrics(Watcher):
                 elif status.state is EXECUTING:
                     if not status.cancel_asked:
                         waits[status.priority].observe(max(0, at - status.ready_at))
-                elif status.reason is Reason.SUBMITTED:
+                elif status.reason is Reason.SUBMITTED or status.reason is Reason.DEPENDENT:
                     key = (self._known(task.spec.type), status.priority)
                     self._submitted[key] = self._submitted.get(key, 0) + 1
                 else:

@@ -95,13 +95,11 @@ class Submitter:
                 positions.append(position)
                 answers.append(Submitted(task))
         receipts = await self._ledger.add(accepted) if accepted else []
-        stored: list[Task] = []
         refused: dict[int, TaskId] = {}
         waiting: list[int] = []
         held = False
         for position, task, receipt in zip(positions, accepted, receipts, strict=True):
             if isinstance(receipt, Added):
-                stored.append(task)
                 if task.spec.after is not None:
                     waiting.append(position)
                 continue
@@ -111,7 +109,6 @@ class Submitter:
             elif isinstance(receipt, Known) and task.spec.after is not None:
                 waiting.append(position)
             held = held or isinstance(receipt, KeyHeld)
-        self._ledger.tell(stored, now)
         self._ledger.released |= bool(waiting)
         await self._ledger.finish()
         if waiting:
@@ -126,7 +123,10 @@ class Submitter:
         self, submission: Submission, task: Task, receipt: Receipt, ids: Sequence[TaskId] = ()
     ) -> Submitted | FairleadError:
         """The answer to a submit whose task was stored, or not."""
-        if isinstance(receipt, (Added, Known)):
+        if isinstance(receipt, Added):
+            return Submitted(task)
+        if isinstance(receipt, Known):
+            # Stored by a call that was cut off before it could say so.
             self._ledger.tell([task], task.spec.created_at)
             return Submitted(task)
         if isinstance(receipt, KeyHeld):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from fairlead.core.explanation import Cause
 from fairlead.core.order import Table
-from fairlead.engine.engine import Engine
+from fairlead.engine.engine import Engine, Submitted
 from fairlead.engine.keys import Keyring
 from fairlead.engine.metrics import Metrics
 from fairlead.server.bodies import Reader
@@ -18,6 +19,7 @@ from fairlead.server.history import Recorder
 from fairlead.server.roster import Roster
 from fairlead.server.settings import ServerSettings
 from fairlead.server.standing import Depths
+from fairlead.wire.explanations import CauseShown, cause_shown
 
 
 class Hub:
@@ -44,6 +46,15 @@ class Hub:
         self.depths = Depths(engine)
         self.history = Recorder(engine, self.depths)
         self.endings = Endings(engine, self.stopping)
+        self._doubts: tuple[Cause, ...] = ()
+        self._warnings: Sequence[CauseShown] = ()
+
+    async def warnings(self, submitted: Submitted) -> Sequence[CauseShown]:
+        """Why no live worker could run a task that was just submitted, as it is told; mostly what was told before."""
+        doubts = await self.engine.doubts(submitted)
+        if doubts is not self._doubts:
+            self._doubts, self._warnings = doubts, [cause_shown(cause) for cause in doubts]
+        return self._warnings
 
     async def tables(self) -> Callable[[str], Table]:
         """What says, by queue, how the wait of a task counts."""

@@ -62,7 +62,7 @@ async def submit_all(
         task = answer.task
         if not answer.existing:
             position = hub.depths.position(task) if counted else None
-            shown = created(task, position, existing=False, doubts=await hub.engine.doubts(answer))
+            shown = created(task, position, existing=False, warnings=await hub.warnings(answer))
             results.append(BatchResult(index=index, status=201, task=shown))
             continue
         try:

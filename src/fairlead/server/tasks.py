@@ -66,7 +66,7 @@ async def submit(call: Call[Empty, SubmitRequest]) -> Answer:
     if submitted.existing:
         return Answer(created(check_holder(call.principal, task), None, existing=True))
     position = hub.depths.position(task) if counted else None
-    return Answer(created(task, position, existing=False, doubts=await hub.engine.doubts(submitted)), status=201)
+    return Answer(created(task, position, existing=False, warnings=await hub.warnings(submitted)), status=201)
 
 
 async def show(call: Call[ShowQuery, None]) -> Answer:

@@ -9,12 +9,11 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.errors import InvalidTask
-from fairlead.core.explanation import Cause
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import span
 from fairlead.core.submission import AFTER_LIMIT, Submission
 from fairlead.core.task import OnFailure, Priority, Task
-from fairlead.wire.explanations import CauseShown, cause_shown
+from fairlead.wire.explanations import CauseShown
 from fairlead.wire.moments import instant_of, iso
 from fairlead.wire.problems import Problem
 from fairlead.wire.retrying import RetryPolicy, Rules, backoff_of, rules_of
@@ -151,12 +150,12 @@ def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str |
         tags=request.tags,
         trace=request.trace_id or traceparent,
         concurrency_key=request.concurrency_key,
-        after=tuple(one if isinstance(one, int) else TaskId(one) for one in request.after),
-        on_failure=OnFailure(request.on_failure),
+        after=tuple(one if isinstance(one, int) else TaskId(one) for one in request.after) if request.after else (),
+        on_failure=OnFailure.CANCEL if request.on_failure == "cancel" else OnFailure(request.on_failure),
     )
 
 
-def created(task: Task, position: int | None, *, existing: bool, doubts: Sequence[Cause] = ()) -> TaskCreated:
+def created(task: Task, position: int | None, *, existing: bool, warnings: Sequence[CauseShown] = ()) -> TaskCreated:
     """The answer to a submit."""
     spec, status = task.spec, task.status
     return TaskCreated(
@@ -168,7 +167,7 @@ def created(task: Task, position: int | None, *, existing: bool, doubts: Sequenc
         queue_position=position,
         created_at=iso(spec.created_at),
         existing=existing,
-        warnings=[cause_shown(cause) for cause in doubts] if doubts else UNSET,
+        warnings=list(warnings) if warnings else UNSET,
     )
 
 
