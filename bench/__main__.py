@@ -9,6 +9,7 @@ from pathlib import Path
 from bench import queueing, working
 from bench.measuring import Figure
 from bench.report import save, show
+from fairlead.worker.serving import _loop_factory
 
 BACKLOGS = (10_000, 1_000_000)
 
@@ -32,7 +33,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one run each and a smaller backlog")
     parser.add_argument("--output", type=Path, default=Path("build/bench.json"))
     arguments = parser.parse_args()
-    figures = asyncio.run(measure(arguments.store or ["memory", "sqlite"], quick=arguments.quick))
+    # On the event loop that workers and servers run on.
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        figures = runner.run(measure(arguments.store or ["memory", "sqlite"], quick=arguments.quick))
     show(figures)
     save(figures, arguments.output)
 

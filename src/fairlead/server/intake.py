@@ -17,6 +17,7 @@ from fairlead.server.hub import Hub
 from fairlead.server.principal import Principal
 from fairlead.server.refusals import Refusal, refusal_of
 from fairlead.server.tenancy import check_holder, may_await, tenant_of
+from fairlead.wire.explanations import CauseShown
 from fairlead.wire.tasks import BatchResult, SubmitRequest, created, submission_of
 
 Item: TypeAlias = SubmitRequest | Refusal
@@ -51,6 +52,7 @@ async def submit_all(
         wishes = _placed(await may_await(hub, principal, wishes))
     counted = await hub.depths.ready()
     answers = iter(await hub.engine.submit_many([wish for wish in wishes if isinstance(wish, Submission)]))
+    warnings: dict[tuple[str, str, tuple[str, ...]], Sequence[CauseShown]] = {}
     results = []
     for index, wish in enumerate(wishes):
         answer = next(answers) if isinstance(wish, Submission) else wish
@@ -62,7 +64,10 @@ async def submit_all(
         task = answer.task
         if not answer.existing:
             position = hub.depths.position(task) if counted else None
-            shown = created(task, position, existing=False, warnings=await hub.warnings(answer))
+            kind = task.spec.queue, task.spec.type, task.spec.requires
+            if kind not in warnings:
+                warnings[kind] = await hub.warnings(answer)
+            shown = created(task, position, existing=False, warnings=warnings[kind])
             results.append(BatchResult(index=index, status=201, task=shown))
             continue
         try:
