@@ -47,14 +47,14 @@ def settled(visitor: Visitor, path: str) -> Page:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_wrong_on_any_page(browser: Browser, sqlite_site: Site, scheme: str) -> None:
+def test_axe_finds_nothing_wrong_on_any_page(browser: Browser, site: Site, scheme: str) -> None:
     axe = axe_or_skip()
-    with visiting(browser, sqlite_site.url, color_scheme=scheme) as visitor:
+    with visiting(browser, site.url, color_scheme=scheme) as visitor:
         empty = [
             violations(settled(visitor, path), axe)
             for path in ("/", "/tasks", "/queues", "/dead-letters", "/schedules", "/operations")
         ]
-        full = [violations(settled(visitor, path), axe) for path in paths(sqlite_site)]
+        full = [violations(settled(visitor, path), axe) for path in paths(site)]
         page = visitor.go("/tasks?q=type:echo")
         page.get_by_role("button", name="Discard all matching").click()
         expect(page.get_by_role("dialog")).to_be_visible()

@@ -10,14 +10,14 @@ from tests.dashboard.site import Site, Visitor
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_pages_are_reached_searched_and_acted_on_by_keys_alone(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
-    ids = sqlite_site.submit_many([{"task_type": "letter", "queue": "mail"} for _ in range(3)])
-    page = sqlite_visitor.go("/")
+def test_pages_are_reached_searched_and_acted_on_by_keys_alone(site: Site, visitor: Visitor) -> None:
+    ids = site.submit_many([{"task_type": "letter", "queue": "mail"} for _ in range(3)])
+    page = visitor.go("/")
     for key, path in (("q", "/queues"), ("w", "/workers"), ("s", "/schedules"), ("d", "/dead-letters"),
                       ("a", "/operations"), ("y", "/try"), ("o", "/"), ("t", "/tasks")):  # fmt: skip
         page.keyboard.press("g")
         page.keyboard.press(key)
-        expect(page).to_have_url(f"{sqlite_site.url}{path}")
+        expect(page).to_have_url(f"{site.url}{path}")
 
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
@@ -50,7 +50,7 @@ def test_pages_are_reached_searched_and_acted_on_by_keys_alone(sqlite_site: Site
     page.keyboard.press("Enter")
     expect(dialog).to_be_visible()
     page.keyboard.press("Enter")
-    sqlite_site.until(lambda: sqlite_site.task(ids[1])["status"] == "cancelled", "a cancelled task")
+    site.until(lambda: site.task(ids[1])["status"] == "cancelled", "a cancelled task")
 
 
 def test_help_and_theme_are_keys_too(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
