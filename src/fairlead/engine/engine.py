@@ -146,7 +146,7 @@ class Engine(Departments):
         return task
 
     async def explain(self, task_id: TaskId) -> Explanation:
-        """Why a task waits, or ran when it ran; costs O(lanes + workers), however many tasks wait."""
+        """Why a task waits, or ran when it ran; reads no other task, but a store may count those ahead of it."""
         return await self._explainer.explain(await self.get(task_id))
 
     async def doubts(self, submitted: Submitted) -> tuple[Cause, ...]:

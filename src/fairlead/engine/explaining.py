@@ -31,7 +31,7 @@ class Explainer:
         self._presence = presence
 
     async def explain(self, task: Task) -> Explanation:
-        """Why a task waits, or ran when it ran. Costs O(lanes + workers), however many tasks wait."""
+        """Why a task waits, or ran when it ran. Reads no other task; what it costs is what the store's `count` does."""
         book = self._ledger.book
         await book.refresh()
         now = self._ledger.clock.now()
