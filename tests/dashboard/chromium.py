@@ -41,15 +41,15 @@ def _installed() -> Path | None:
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         return None
-    command = [apt, "install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120", "chromium"]
-    try:
-        subprocess.run(
-            command,
-            env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
-            capture_output=True,
-            timeout=_INSTALL_SECONDS,
-            check=True,
-        )
-    except (subprocess.SubprocessError, OSError):
-        return None
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    waiting = ["-o", "DPkg::Lock::Timeout=120"]
+    install = [apt, "install", "--yes", "--no-install-recommends", *waiting, "chromium"]
+    # A new machine has no lists of packages yet; where there are some they do.
+    for command in (install, [apt, "update", *waiting], install):
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, timeout=_INSTALL_SECONDS)
+        except (subprocess.SubprocessError, OSError):
+            return None
+        if done.returncode == 0 and command is install:
+            break
     return _found()
