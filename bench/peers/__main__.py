@@ -105,6 +105,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", help="a contestant, by name; may be repeated; fairlead always runs")
     parser.add_argument("--server", action="append", help="redis, postgresql or sqlite; may be repeated")
+    parser.add_argument("--work", action="append", help="a kind of work, by how its name begins; may be repeated")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "peers-report")
     arguments = parser.parse_args()
     chosen = [
@@ -119,12 +120,14 @@ def main() -> None:
         servers = Servers(stack)
         contestants = environments(chosen, servers, report)
         for _ in range(1 if arguments.quick else arguments.rounds):
-            run_round(contestants, servers, size, report)
+            run_round(contestants, servers, size, report, tuple(arguments.work or ("",)))
     report.show()
     report.save(arguments.output)
 
 
-def run_round(contestants: list[Environment], servers: Servers, size: Size, report: Report) -> None:
+def run_round(
+    contestants: list[Environment], servers: Servers, size: Size, report: Report, wanted: tuple[str, ...]
+) -> None:
     """Each kind of work in turn, on every contestant in turn."""
     work: dict[str, list[tuple[Contestant, Callable[[], object]]]] = defaultdict(list)
     for environment in contestants:
@@ -134,7 +137,8 @@ def run_round(contestants: list[Environment], servers: Servers, size: Size, repo
             return Contest(environment, servers.empty(environment.contestant.server))
 
         for name, run in measure(contest, contestant.name, size):
-            work[name].append((contestant, run))
+            if name.startswith(wanted):
+                work[name].append((contestant, run))
     for name, runs in work.items():
         for contestant, run in runs:
             try:

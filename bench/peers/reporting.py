@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,6 +50,7 @@ class Report:
         for part, value in figures.items():
             if value is not None:
                 self._values[contestant.server, work + part, contestant.name].append(float(value))
+                print(f"{contestant.label}: {work}{part}: {value:,.2f}", file=sys.stderr, flush=True)
 
     @property
     def medians(self) -> dict[_Key, float]:
