@@ -10,15 +10,17 @@
 local call, base, id = redis.call, KEYS[1], ARGV[1]
 local tree = base .. 'iw'
 local start = call('zrevrange', tree, 0, 0)[1]
--- An id that came late, or a bucket that may be full.
-if not start or string.byte(id, 16) % 8 == 0 or struct.unpack('>I6', id) <= struct.unpack('>I6', start) then
+local bucket = tree .. (start or '')
+local last = call('getrange', bucket, -16, -1)
+-- No bucket, an id that came late, or a bucket that is full.
+if last == '' or struct.unpack('>I6', id) <= struct.unpack('>I6', last) or call('strlen', bucket) >= 1024 then
   return false
 end
 if not call('set', base .. 't' .. id, ARGV[4], 'nx') then
   return 0
 end
 call('zadd', base .. 'l' .. ARGV[2], ARGV[3], id)
-call('zadd', tree .. start, 0, id)
+call('append', bucket, id)
 if call('hincrby', base .. 'n', ARGV[2] .. 'q', 1) == 1 then
   call('hset', base .. 'q' .. ARGV[5], ARGV[2], ARGV[6])
   call('hsetnx', base .. 'd', string.sub(ARGV[2], 1, 8), ARGV[6])
