@@ -39,6 +39,13 @@ local function write(command, key, list)
   end
 end
 
+-- Set keys: key, value, key, value, ...
+local function store_all(list)
+  for first = 1, #list, PIECE do
+    call('mset', unpack(list, first, math.min(first + PIECE - 1, #list)))
+  end
+end
+
 local number_in = struct.unpack
 
 -- Whether one id sorts before another. Lua's own < follows the server's locale.
