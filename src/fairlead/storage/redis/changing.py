@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from fairlead.core.identity import TaskId, slot_of_id
@@ -13,10 +13,10 @@ from fairlead.storage.redis.codec import encode
 from fairlead.storage.redis.cutting import cut
 from fairlead.storage.redis.keys import Keys, id_bytes
 from fairlead.storage.redis.wire import Reply, Word
-from fairlead.storage.values import Beat, Change, Held, Pulse, Verdict
+from fairlead.storage.values import Beat, Change, Held, Pulse, Seen, Verdict
 
-Entry: TypeAlias = tuple[TaskId, tuple[Word, ...]]
-"""A task, and what a script is told of it."""
+Entry: TypeAlias = tuple[int, int, tuple[Word, ...]]
+"""The slot of a task, about how many bytes there are, and what a script is told of it."""
 
 _Chunk: TypeAlias = tuple[Sequence[int], Call]
 """The places of the entries in a call, and the call."""
@@ -41,7 +41,7 @@ class Changer:
 
     async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
         """Renew leases, and store progress."""
-        entries = [(beat.id, _beat_words(beat)) for beat in beats]
+        entries = [_beat_entry(beat) for beat in beats]
         return [_PULSES[reply] for reply in await self.run(scripts.EXTEND, entries, until, grace, repeatable=True)]
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
@@ -78,28 +78,35 @@ class Changer:
 
     def _chunks(self, script: scripts.Script, entries: Sequence[Entry], common: tuple[Word, ...]) -> list[_Chunk]:
         by_slot: dict[int, list[int]] = {}
-        for at, (task_id, _) in enumerate(entries):
-            by_slot.setdefault(_slot_or_any(task_id), []).append(at)
+        for at, entry in enumerate(entries):
+            by_slot.setdefault(entry[0], []).append(at)
         chunks: list[_Chunk] = []
         for slot, positions in by_slot.items():
             base = self._keys.base(slot)
-            for chunk in cut(positions, lambda at: _size(entries[at][1])):
-                words = [word for at in chunk for word in entries[at][1]]
-                chunks.append((chunk, Call(base, (1, base, *common, *words), script)))
+            for chunk in cut(positions, lambda at: entries[at][1]):
+                words: list[Word] = [1, base, *common]
+                for at in chunk:
+                    words += entries[at][2]
+                chunks.append((chunk, Call(base, words, script)))
         return chunks
 
 
 def change_entries(changes: Sequence[Change]) -> list[Entry]:
     """What a script that applies changes is told of them."""
-    return [(change.id, _change_words(change)) for change in changes]
+    entries: list[Entry] = []
+    for change in changes:
+        status = b"" if change.status is None else encode(change.status)
+        entries.append(entry_of(change.id, _guard(change.guard), status))
+    return entries
 
 
-def _change_words(change: Change) -> tuple[Word, ...]:
-    return id_bytes(change.id) or b"", _guard(change), b"" if change.status is None else encode(change.status)
-
-
-def _beat_words(beat: Beat) -> tuple[Word, ...]:
-    return id_bytes(beat.id) or b"", beat.token, b"" if beat.progress is None else encode(beat.progress)
+def entry_of(task_id: TaskId, guard: Word, value: bytes) -> Entry:
+    """What a script is told of a task: by whom, and what."""
+    packed = id_bytes(task_id)
+    if packed is None:
+        # In no slot will a task be found.
+        return 0, len(value), (b"", guard, value)
+    return slot_of_id(task_id), len(value), (packed, guard, value)
 
 
 def _are_outcomes(changes: Sequence[Change]) -> bool:
@@ -110,17 +117,11 @@ def _are_outcomes(changes: Sequence[Change]) -> bool:
     return len({change.id for change in changes}) == len(changes)
 
 
-def _slot_or_any(task_id: TaskId) -> int:
-    """The slot of an id; any slot for what is no id, where no task will be found."""
-    return slot_of_id(task_id) if id_bytes(task_id) is not None else 0
+def _beat_entry(beat: Beat) -> Entry:
+    return entry_of(beat.id, beat.token, b"" if beat.progress is None else encode(beat.progress))
 
 
-def _size(words: Iterable[Word]) -> int:
-    return sum(len(word) for word in words if isinstance(word, bytes))
-
-
-def _guard(change: Change) -> bytes:
-    guard = change.guard
+def _guard(guard: Held | Seen) -> bytes:
     if isinstance(guard, Held):
         return b"h%b%b" % (guard.version.to_bytes(4, "big"), guard.token.encode())
     return b"s%b%b" % (guard.version.to_bytes(4, "big"), guard.beats.to_bytes(4, "big"))
