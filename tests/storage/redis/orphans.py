@@ -95,7 +95,8 @@ def _check_trees(ask: Any, tasks: dict[bytes, Task]) -> set[bytes]:
         starts = ask("ZRANGE", b"i" + tree, 0, -1)
         listed: list[bytes] = []
         for start, following in zip(starts, [*starts[1:], b"\xff" * 16], strict=False):
-            bucket = ask("ZRANGE", b"i" + tree + start, 0, -1)
+            packed = ask("GET", b"i" + tree + start)
+            bucket = [packed[at : at + 16] for at in range(0, len(packed), 16)]
             assert bucket, "a bucket is empty"
             assert start <= bucket[0], "an id is before the start of its bucket"
             assert bucket[-1] < following, "an id is beyond its bucket"

@@ -45,12 +45,16 @@ class Adder:
         elsewhere: Mapping[TaskId, State],
     ) -> list[Receipt]:
         """Store new tasks; `elsewhere` is how those stand that they may wait for and that are not here."""
-        if len(tasks) == 1 and not bounds and (receipt := await self._add_one(tasks[0])) is not None:
-            return [receipt]
-        entries: list[_Entry] = []
         receipts: list[Receipt] = [_ADDED] * len(tasks)
+        left: Sequence[int] = range(len(tasks))
+        if not bounds and _are_ready(tasks):
+            left = await self._add_ready(tasks)
+            if not left:
+                return receipts
+        entries: list[_Entry] = []
         waits = False
-        for at, task in enumerate(tasks):
+        for at in left:
+            task = tasks[at]
             kind = self._kind(task)
             if task.spec.after is not None and (found := self._unreachable(task.spec.after, kind)) is not None:
                 receipts[at] = found
@@ -60,6 +64,21 @@ class Adder:
         for turn in _turns(entries) if waits else [entries]:
             await self._store(turn, now, bounds, elsewhere, receipts)
         return receipts
+
+    async def _add_ready(self, tasks: Sequence[Task]) -> list[int]:
+        """Add tasks that are ready; the places of those with which it is not as simple as that."""
+        by_lane: dict[str, list[_Entry]] = {}
+        slots: set[int] = set()
+        for at, task in enumerate(tasks):
+            kind = self._kind(task)
+            slots.add(kind.slot)
+            by_lane.setdefault(kind.lanes[task.status.priority], []).append((at, task, kind, task_value(task, kind)))
+        chunks = [(lane, chunk) for lane, part in by_lane.items() for chunk in cut(part, _size)]
+        await self._registry.register(slots)
+        replies = await self._client.run(
+            [_ready_call(lane, chunk) for lane, chunk in chunks], repeatable=True, replicas=self._replicas
+        )
+        return [entry[0] for (_, chunk), done in zip(chunks, replies, strict=True) if not done for entry in chunk]
 
     async def _store(
         self,
@@ -85,32 +104,6 @@ class Adder:
                 if answer != 1:
                     receipts[entry[0]] = _receipt(answer)
 
-    async def _add_one(self, task: Task) -> Receipt | None:
-        """Add a task that is ready and has no key; None when it takes more than that."""
-        spec, status = task.spec, task.status
-        if status.state is not State.QUEUED or spec.idempotency_key is not None or status.alarm is not None:
-            return None
-        if spec.concurrency_key is not None:
-            return None
-        kind = self._kind(task)
-        if not self._registry.holds(kind.slot):
-            return None
-        value = task_value(task, kind)
-        words = (
-            1,
-            kind.base,
-            bytes.fromhex(spec.id),
-            kind.lanes[status.priority],
-            status.ready_at,
-            value,
-            kind.queue,
-            kind.descriptor,
-        )
-        (answer,) = await self._client.run(
-            (Call(kind.base, words, scripts.ADD_ONE),), repeatable=True, replicas=self._replicas
-        )
-        return None if answer is None else _ADDED if answer else _KNOWN
-
     def _unreachable(self, after: After, kind: Kind) -> Receipt | None:
         """The refusal of a task that names what can be no task, or on a Cluster one of another slot."""
         for named in after.tasks:
@@ -129,6 +122,33 @@ class Adder:
 
 def _size(entry: _Entry) -> int:
     return len(entry[3])
+
+
+def _are_ready(tasks: Sequence[Task]) -> bool:
+    """Whether these are different tasks that add_ready.lua can store."""
+    for task in tasks:
+        spec, status = task.spec, task.status
+        if (
+            status.state is not State.QUEUED
+            or status.alarm is not None
+            or spec.idempotency_key is not None
+            or spec.concurrency_key is not None
+            or spec.after is not None
+        ):
+            return False
+    return len(tasks) == 1 or len({task.spec.id for task in tasks}) == len(tasks)
+
+
+def _ready_call(lane: str, chunk: Sequence[_Entry]) -> Call:
+    kind = chunk[0][2]
+    prefix = kind.base + b"t"
+    words: list[Word] = [1, kind.base, lane, kind.queue, kind.descriptor, len(chunk)]
+    stored: list[Word] = []
+    for _, task, _, value in chunk:
+        packed = bytes.fromhex(task.spec.id)
+        words += (task.status.ready_at, packed)
+        stored += (prefix + packed, value)
+    return Call(kind.base, words + stored, scripts.ADD_READY)
 
 
 def _turns(entries: Sequence[_Entry]) -> list[list[_Entry]]:

@@ -82,6 +82,8 @@ class Client:
         With `replicas`, so many replicas of each server hold what was written when this returns; if they do not in
         time, StoreUnavailable is raised.
         """
+        if not calls:
+            return []
         give_up: float | None = None
         done: dict[int, Reply] = {}
         while True:

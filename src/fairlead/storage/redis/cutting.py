@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-CHUNK: Final = 32
-"""Tasks per call that adds or changes them: a settle of so many takes a millisecond or two, and larger ones would not
+CHUNK: Final = 64
+"""Tasks per call that adds or changes them: a settle of so many takes about a millisecond, and larger ones would not
 take less for each. See tests/storage/redis/test_slowlog."""
 
-CLAIM_CHUNK: Final = 64
-"""Tasks per call that claims them, which costs half as much for each, and something for the lanes looked at."""
+CLAIM_CHUNK: Final = 128
+"""Tasks per call that claims them; there is something to do for each of the lanes looked at."""
 
 CHUNK_BYTES: Final = 512 * 1024
 """Bytes per call, unless a single task has more."""

@@ -23,7 +23,7 @@ leads to its keys without a second index, and all that one operation touches is 
     r<queue>         how many tasks of each key are executing    hash: key
     g<queue>         when next starts are due, of rates          sorted set: name by moment, expires
     i<tree>          ids in order: the starts of buckets         sorted set by member
-    i<tree><start>   a bucket of ids                             sorted set by member
+    i<tree><start>   a bucket of ids                             string: ids in order
 
 A kind is a digest of (queue, type, capabilities) and whether there are concurrency keys; a lane is a kind and the digit
 of a priority. Ids are their 16 bytes. Every key goes when what it lists goes: with the last task of a slot nothing of

@@ -11,6 +11,7 @@ from fairlead.core.task import State, Task
 from fairlead.storage.journal.outbox import HIDDEN, Done, Note
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.address import parse_address
+from fairlead.storage.redis.changing import change_entries, entry_of
 from fairlead.storage.redis.client import Call
 from fairlead.storage.redis.keys import id_bytes, id_text
 from fairlead.storage.redis.store import RedisStore
@@ -52,14 +53,13 @@ class NotingRedisStore(RedisStore):
         return await self._adder.add(tasks, now=now, bounds=bounds, elsewhere=elsewhere or {})
 
     async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
-        return await self._apply(scripts.SILENT.apply, changes)
+        return await self._changer.apply_by(scripts.SILENT.apply, change_entries(changes))
 
     async def count_ends(self, ended: Mapping[TaskId, State]) -> bool:
-        entries: list[tuple[TaskId, tuple[Word, ...]]] = [
-            (task_id, (id_bytes(task_id) or b"", "x", "c" if state is State.COMPLETED else ""))
-            for task_id, state in ended.items()
+        entries = [
+            entry_of(task_id, "x", b"c" if state is State.COMPLETED else b"") for task_id, state in ended.items()
         ]
-        return b"l" in await self._by_slot(self._writers.apply, (), entries)
+        return b"l" in await self._changer.run(self._writers.apply, entries)
 
     async def note(self, ids: Sequence[TaskId], *, after: Span = 0) -> None:
         if not ids:

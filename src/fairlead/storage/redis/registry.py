@@ -28,10 +28,6 @@ class Registry:
         self._until: dict[int, float] = {}
         self._retired = time.monotonic()
 
-    def holds(self, slot: int) -> bool:
-        """Whether this process registered a slot a moment ago."""
-        return self._until.get(slot, 0.0) > time.monotonic()
-
     def used(self) -> frozenset[int]:
         """The slots that this process has ever used: also those that a server has forgotten that lost everything."""
         return frozenset(self._until)

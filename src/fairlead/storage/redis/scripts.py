@@ -56,6 +56,7 @@ class Writers(Struct, frozen=True):
     claim: Script
     take: Script
     apply: Script
+    settle: Script
     claim_limited: Script
     take_limited: Script
 
@@ -68,6 +69,7 @@ def _writers(*, notes: bool) -> Writers:
         claim=writer("claim", "lanes"),
         take=writer("take"),
         apply=writer("apply", "keyed"),
+        settle=writer("settle"),
         claim_limited=writer("claim_limited", "keyed", "limits", "lanes"),
         take_limited=writer("take_limited", "keyed", "limits"),
     )
@@ -78,13 +80,13 @@ NOTING: Final = _writers(notes=True)
 """They note what they change in the outbox, for the journal."""
 
 ADD: Final = _script("add", "listings", "keyed")
-ADD_ONE: Final = _script("add_one")
+ADD_READY: Final = _script("add_ready", "listings")
 LOOK: Final = _script("look", "listings", "tasks", "keyed", "limits", drains=True)
 EXTEND: Final = _script("extend", "listings", "tasks", drains=True)
 NOTES: Final = _script("notes", drains=True)
 NOTED: Final = _script("noted", "listings", "tasks", drains=True)
 DUE: Final = _script("due", "beyond", flag="no-writes")
-WALK: Final = _script("walk", flag="no-writes")
+WALK: Final = _script("walk", "beyond", flag="no-writes")
 TALLY: Final = _script("tally", flag="no-writes")
 COUNT: Final = _script("count", "beyond", flag="no-writes")
 PUT: Final = _script("put", drains=True)

@@ -7,31 +7,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from fairlead.core.diagnosis import Examination
-from fairlead.core.identity import TaskId, slot_of_id
+from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import State, Task
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.adding import Adder
 from fairlead.storage.redis.address import Address, parse_address
+from fairlead.storage.redis.changing import Changer
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.codec import encode, task_of
-from fairlead.storage.redis.cutting import CHUNK_BYTES, CLAIM_CHUNK, cut
+from fairlead.storage.redis.cutting import CHUNK_BYTES, CLAIM_CHUNK
 from fairlead.storage.redis.examining import Examiner
 from fairlead.storage.redis.feeding import Feeder
 from fairlead.storage.redis.finding import Finder
-from fairlead.storage.redis.keys import Keys, id_bytes, id_text
+from fairlead.storage.redis.keys import Keys, id_text
 from fairlead.storage.redis.listening import Listener
 from fairlead.storage.redis.records import Records
 from fairlead.storage.redis.registry import Registry
 from fairlead.storage.redis.spreading import Spread, limit_words
-from fairlead.storage.redis.wire import Reply, Word
+from fairlead.storage.redis.wire import Word
 from fairlead.storage.values import (
     Beat,
     Change,
     Claim,
     FeedEntry,
     Filter,
-    Held,
     Pulse,
     QueueOrder,
     Receipt,
@@ -43,14 +43,6 @@ from fairlead.storage.values import (
 )
 
 _NOWHERE: Final[Mapping[TaskId, State]] = {}
-_PULSES: Final = {b"h": Pulse.HELD, b"c": Pulse.CANCEL, b"l": Pulse.LOST}
-_VERDICTS: Final = {
-    b"a": Verdict.APPLIED,
-    b"l": Verdict.RELEASED,
-    b"s": Verdict.STALE,
-    b"r": Verdict.REPEATED,
-    b"m": Verdict.MISSING,
-}
 
 
 async def open_redis(url: str, *, blocking: bool = False) -> RedisStore:
@@ -78,6 +70,7 @@ class RedisStore:
         self._keys = Keys(address.prefix)
         self._registry = Registry(self._client, self._keys)
         self._adder = Adder(self._client, self._keys, self._registry, replicas=address.replicas)
+        self._changer = Changer(self._client, self._keys, self._writers)
         self._finder = Finder(self._client, self._keys, self._registry)
         self._records = Records(self._client, self._keys)
         self._feeder = Feeder(self._client, self._keys)
@@ -112,17 +105,10 @@ class RedisStore:
         return tasks
 
     async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
-        def words(beat: Beat) -> tuple[Word, ...]:
-            progress = b"" if beat.progress is None else encode(beat.progress)
-            return id_bytes(beat.id) or b"", beat.token, progress
-
-        replies = await self._by_slot(
-            scripts.EXTEND, (until, grace), [(beat.id, words(beat)) for beat in beats], repeatable=True
-        )
-        return [_PULSES[reply] for reply in replies]
+        return await self._changer.extend(beats, until=until, grace=grace)
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
-        return await self._apply(self._writers.apply, changes)
+        return await self._changer.apply(changes)
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
         return await self._finder.get(ids)
@@ -218,51 +204,6 @@ class RedisStore:
                 break
         return tasks
 
-    async def _apply(self, script: scripts.Script, changes: Sequence[Change]) -> list[Verdict]:
-        replies = await self._by_slot(
-            script,
-            (),
-            [
-                (
-                    change.id,
-                    (
-                        id_bytes(change.id) or b"",
-                        _guard(change),
-                        b"" if change.status is None else encode(change.status),
-                    ),
-                )
-                for change in changes
-            ],
-        )
-        return [_VERDICTS[reply] for reply in replies]
-
-    async def _by_slot(
-        self,
-        script: scripts.Script,
-        common: tuple[Word, ...],
-        entries: Sequence[tuple[TaskId, tuple[Word, ...]]],
-        *,
-        repeatable: bool = False,
-    ) -> list[Reply]:
-        """The replies of a script that takes entries of one slot at a time, in the order of the entries."""
-        by_slot: dict[int, list[int]] = {}
-        for at, (task_id, _) in enumerate(entries):
-            by_slot.setdefault(_slot_or_any(task_id), []).append(at)
-        calls: list[Call] = []
-        chunks: list[Sequence[int]] = []
-        for slot, positions in by_slot.items():
-            base = self._keys.base(slot)
-            for chunk in cut(positions, lambda at: _size(entries[at][1])):
-                words = [word for at in chunk for word in entries[at][1]]
-                calls.append(Call(base, (1, base, *common, *words), script))
-                chunks.append(chunk)
-        answers: list[Reply] = [None] * len(entries)
-        if calls:
-            for chunk, replies in zip(chunks, await self._client.run(calls, repeatable=repeatable), strict=True):
-                for at, reply in zip(chunk, replies, strict=True):
-                    answers[at] = reply
-        return answers
-
 
 def _orders(orders: Iterable[QueueOrder], *, limited: bool) -> tuple[Word, ...]:
     """What a script that claims is told of each queue."""
@@ -271,19 +212,3 @@ def _orders(orders: Iterable[QueueOrder], *, limited: bool) -> tuple[Word, ...]:
         for order in orders
         for word in (order.queue, encode(order.tables), *(limit_words(order) if limited else ()))
     )
-
-
-def _slot_or_any(task_id: TaskId) -> int:
-    """The slot of an id; any slot for what is no id, where no task will be found."""
-    return slot_of_id(task_id) if id_bytes(task_id) is not None else 0
-
-
-def _size(words: Iterable[Word]) -> int:
-    return sum(len(word) for word in words if isinstance(word, bytes))
-
-
-def _guard(change: Change) -> str:
-    guard = change.guard
-    if isinstance(guard, Held):
-        return f"h{guard.version} {guard.token}"
-    return f"s{guard.version} {guard.beats}"

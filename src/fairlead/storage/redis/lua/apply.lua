@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  the slot's base
 -- ARGV     per change: id, guard, status (msgpack) or '' to remove the task
---          where a guard is 'h', the version, a space and the lease's token, or 's', the version, a space and the beats;
---          or for a task that is not here and has ended elsewhere: id, 'x', 'c' if it completed
+--          where a guard is 'h', the version in four bytes and the lease's token, or 's', the version and the beats in
+--          four bytes each; or for a task that is not here and has ended elsewhere: id, 'x', 'c' if it completed
 --
 -- Returns per change: 'a' applied | 'l' applied, and someone has nothing left to wait for | 's' stale | 'r' repeated |
 -- 'm' missing.
@@ -13,10 +13,9 @@ local tasks, order = {}, {}
 local ENDED = { c = true, f = true, d = true, x = true }
 local awaited -- whether any task of this slot is waited for, once someone has asked
 
-local function load(id, where)
+local function load(id, where, value)
   local task = tasks[id]
   if task == nil then
-    local value = call('get', where .. 't' .. id)
     task = false
     if value then
       local _, at, kind, key = cmsgpack.unpack_limit(value, 3, 1)
@@ -27,7 +26,7 @@ local function load(id, where)
       end
       task = {
         id = id, base = where, at = at, kind = kind, key = key, value = value, was = status, status = status,
-        concurrency_key = concurrency_key,
+        concurrency_key = concurrency_key, changed = false, rung = false,
       }
     end
     tasks[id] = task
@@ -43,10 +42,13 @@ local function settled_of(bytes, rest)
 end
 
 local function holds(guard, status)
-  if string.sub(guard, 1, 1) == 'h' then
-    return status.lease and guard == 'h' .. status.version .. ' ' .. status.lease[1]
+  if number_in('>I4', guard, 2) ~= status.version then
+    return false
   end
-  return guard == 's' .. status.version .. ' ' .. status.beats
+  if string.byte(guard) == 104 then -- 'h'
+    return status.lease and string.sub(guard, 6) == status.lease[1]
+  end
+  return number_in('>I4', guard, 6) == status.beats
 end
 
 local function refusal(task, guard, bytes)
@@ -68,8 +70,7 @@ local function count_for(task, completed)
   pending, unmet = pending - 1, completed and unmet or unmet + 1
   status.version = status.version + 1
   status.alarm = pending == 0 and 0 or nil
-  task.value = string.sub(value, 1, at) .. packed(status) .. string.sub(value, status.rest + 1, tail)
-    .. cmsgpack.pack(pending, unmet)
+  task.value = rewritten(value, at, status, string.sub(value, status.rest + 1, tail) .. cmsgpack.pack(pending, unmet))
   task.status = status_at(task.value, at)
   task.changed = true
   return pending == 0
@@ -85,7 +86,8 @@ local function count_end(id, completed)
   end
   local last = false
   for _, dependent in ipairs(call('lrange', base .. 'v' .. id, 0, -1)) do
-    local task = load(dependent, base_of(dependent))
+    local where = base_of(dependent)
+    local task = load(dependent, where, call('get', where .. 't' .. dependent))
     if task and task.status and task.status.code == 's' and not task.status.alarm then
       last = count_for(task, completed) or last
     end
@@ -94,11 +96,11 @@ local function count_end(id, completed)
   return last
 end
 
-local function apply(id, guard, bytes)
+local function apply(id, guard, bytes, value)
   if guard == 'x' then
     return count_end(id, bytes == 'c') and 'l' or 'm'
   end
-  local task = load(id, base)
+  local task = load(id, base, value)
   if not task or not task.status then
     return 'm'
   end
@@ -132,31 +134,38 @@ local function forget(task, queue)
   end
 end
 
-local verdicts = {}
+local keys = {}
 for at = 1, #ARGV, 3 do
-  verdicts[#verdicts + 1] = apply(ARGV[at], ARGV[at + 1], ARGV[at + 2])
+  keys[#keys + 1] = base .. 't' .. ARGV[at]
 end
+local values = call('mget', unpack(keys))
+local verdicts = {}
+for at, value in ipairs(values) do
+  verdicts[at] = apply(ARGV[3 * at - 2], ARGV[3 * at - 1], ARGV[3 * at], value)
+end
+local stored = {}
 for _, id in ipairs(order) do
   local task = tasks[id]
   if task and task.changed then
     local where = task.base
-    local queue = stored_kind(where, task.kind).queue
-    index(where, id, task.kind, task.was, task.status, -1)
+    index(where, id, task.kind, task.was, task.status)
     if task.concurrency_key then
-      move(where, queue, task.kind, task.concurrency_key, id, task.was, task.status)
+      move(where, stored_kind(where, task.kind).queue, task.kind, task.concurrency_key, id, task.was, task.status)
     end
     if task.status then
-      call('set', where .. 't' .. id, task.value)
-      index(where, id, task.kind, task.status, task.was, 1)
+      stored[#stored + 1] = where .. 't' .. id
+      stored[#stored + 1] = task.value
       note(where, id)
       if task.rung then
-        rings[base .. 'b' .. queue] = (rings[base .. 'b' .. queue] or 0) + 1
+        local doorbell = base .. 'b' .. stored_kind(where, task.kind).queue
+        rings[doorbell] = (rings[doorbell] or 0) + 1
       end
     else
-      forget(task, queue)
+      forget(task, stored_kind(where, task.kind).queue)
       note(base, id, '-')
     end
   end
 end
+store_all(stored)
 flush(base)
 return verdicts

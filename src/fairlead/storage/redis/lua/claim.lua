@@ -13,8 +13,14 @@
 -- Returns 1 if tasks were left for their size alone, else 0; then id, value, id, value, ... best first. Returns -1, and
 -- has taken nothing, when some of the tasks have concurrency keys: claim_limited.lua is to be called.
 
+local READ = 16 -- values per call
+
 -- Lanes of one queue and priority are in the same order under every table: the head of the line is the least of theirs.
 local function find_head(line)
+  if #line.lanes == 1 then
+    line.head = line.lanes[1].id and line.lanes[1] or nil
+    return
+  end
   local best
   for _, lane in ipairs(line.lanes) do
     if lane.id and (not best or lane.ready_at < best.ready_at
@@ -49,74 +55,109 @@ for at = 1, #KEYS do
         base = base, queue = queue, slot = slot, name = ready[entry], key = base .. 'l' .. ready[entry],
         heads = {}, at = 1, taken = 0, gone = 0, moved = 0, fetch = 4, id = false, ready_at = false,
       }
-      advance(lane)
       line.lanes[#line.lanes + 1] = lane
     end
   end
 end
-for _, line in ipairs(lines) do
-  find_head(line)
-  if line.head then
-    judge(line, first_turn)
+-- Those taken, best first: ids, and the lane of each.
+local ids, lanes, number = {}, {}, 0
+
+-- A lane alone is in the right order by itself.
+local function take_all(lane)
+  ids = call('zrange', lane.key, 0, limit - 1)
+  number = #ids
+  for at = 1, number do
+    lanes[at] = lane
   end
 end
 
-local taken = {}
-while #taken < limit do
-  local best
+local function merge()
   for _, line in ipairs(lines) do
+    for _, lane in ipairs(line.lanes) do
+      advance(lane)
+    end
+    find_head(line)
     if line.head then
-      if #line.tables > 1 then
-        judge(line, first_turn + #taken)
-      end
-      if not best or line.rank < best.rank or (line.rank == best.rank and (line.mark < best.mark
-          or (line.mark == best.mark and before(line.head.id, best.head.id)))) then
-        best = line
-      end
+      judge(line, first_turn)
     end
   end
-  if not best then
-    break
-  end
-  local lane = best.head
-  taken[#taken + 1] = { lane = lane, id = lane.id }
-  lane.taken = lane.taken + 1
-  advance(lane)
-  find_head(best)
-  if best.head then
-    judge(best, first_turn + #taken)
+  while number < limit do
+    local best
+    for _, line in ipairs(lines) do
+      if line.head then
+        if #line.tables > 1 then
+          judge(line, first_turn + number)
+        end
+        if not best or line.rank < best.rank or (line.rank == best.rank and (line.mark < best.mark
+            or (line.mark == best.mark and before(line.head.id, best.head.id)))) then
+          best = line
+        end
+      end
+    end
+    if not best then
+      break
+    end
+    local lane = best.head
+    number = number + 1
+    ids[number], lanes[number] = lane.id, lane
+    lane.taken = lane.taken + 1
+    advance(lane)
+    find_head(best)
+    if best.head then
+      judge(best, first_turn + number)
+    end
   end
 end
 
-local answer, size = { 0 }, 0
-for _, take in ipairs(taken) do
-  if size >= enough then
-    answer[1] = 1
+if #lines == 1 and #lines[1].lanes == 1 then
+  take_all(lines[1].lanes[1])
+else
+  merge()
+end
+
+local answer, size, stored = { 0 }, 0, {}
+
+-- Hold a task that was taken.
+local function hold(lane, id, key, value)
+  local _, at = cmsgpack.unpack_one(value, 1)
+  local lease_end, alarm
+  value, lease_end, alarm = leased(value, at, now, till, grace, worker, token)
+  if alarm then
+    put(lane.slot.removed, 'a', id)
+  end
+  put(lane.slot.added, 'e', text_of(lease_end), id)
+  if NOTES then
+    put(lane.slot.added, 'o', noted_at, id)
+  end
+  lane.moved = lane.moved + 1
+  size = size + #value
+  local last = #stored
+  stored[last + 1], stored[last + 2] = key, value
+  answer[last + 2], answer[last + 3] = id, value
+end
+
+-- Values are read a few at a time: the last of them may be left for their size.
+for first = 1, number, READ do
+  local keys = {}
+  for at = first, math.min(first + READ - 1, number) do
+    keys[#keys + 1] = lanes[at].base .. 't' .. ids[at]
+  end
+  for at, value in ipairs(call('mget', unpack(keys))) do
+    if size >= enough then
+      answer[1] = 1
+      break
+    end
+    local lane = lanes[first + at - 1]
+    lane.gone = lane.gone + 1
+    if value then
+      hold(lane, ids[first + at - 1], keys[at], value)
+    end
+  end
+  if answer[1] == 1 then
     break
   end
-  local lane, id = take.lane, take.id
-  lane.gone = lane.gone + 1
-  local key = lane.base .. 't' .. id
-  local value = call('get', key)
-  if value then
-    local _, at = cmsgpack.unpack_one(value, 1)
-    local status = status_at(value, at)
-    if status.clock == 'a' then
-      put(lane.slot.removed, 'a', id)
-    end
-    lease(status, now, till, grace, worker, token)
-    value = string.sub(value, 1, at) .. packed(status) .. string.sub(value, status.rest + 1)
-    call('set', key, value)
-    put(lane.slot.added, 'e', text_of(status.alarm), id)
-    if NOTES then
-      put(lane.slot.added, 'o', noted_at, id)
-    end
-    lane.moved = lane.moved + 1
-    size = size + #value
-    answer[#answer + 1] = id
-    answer[#answer + 1] = value
-  end
 end
+store_all(stored)
 
 for _, line in ipairs(lines) do
   for _, lane in ipairs(line.lanes) do

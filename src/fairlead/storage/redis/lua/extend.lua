@@ -29,8 +29,7 @@ local function extend(id, token, progress)
   local limit = (status.started_at or 0) + status.timeout + grace
   local lease_end = math.max(status.lease[3], math.min(till, limit))
   status.beats, status.lease[3], status.alarm = status.beats + 1, lease_end, lease_end
-  local tail = progress == '' and string.sub(value, status.rest + 1) or with_progress(value, status.rest, progress)
-  call('set', key, string.sub(value, 1, at) .. packed(status) .. tail)
+  call('set', key, rewritten(value, at, status, progress ~= '' and with_progress(value, status.rest, progress)))
   put(adds, base .. 'e', lease_end, id)
   return cancel_asked and 'c' or 'h'
 end

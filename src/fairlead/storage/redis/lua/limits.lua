@@ -161,14 +161,13 @@ end
 -- Let a queued task be executing under a lease. The caller takes it out of its lane, or counts it out of it.
 local function hold(base, id, value, now, till, grace, worker, token)
   local _, at = cmsgpack.unpack_one(value, 1)
-  local status = status_at(value, at)
-  if status.clock == 'a' then
+  local lease_end, alarm
+  value, lease_end, alarm = leased(value, at, now, till, grace, worker, token)
+  if alarm then
     call('zrem', base .. 'a', id)
   end
-  lease(status, now, till, grace, worker, token)
-  value = string.sub(value, 1, at) .. packed(status) .. string.sub(value, status.rest + 1)
   call('set', base .. 't' .. id, value)
-  call('zadd', base .. 'e', text_of(status.alarm), id)
+  call('zadd', base .. 'e', text_of(lease_end), id)
   if NOTES then
     call('zadd', base .. 'o', noted_at, id)
   end

@@ -1,16 +1,17 @@
 -- Put in front of the scripts that add, remove or move tasks: the listings of ids, and the counts that follow.
 --
--- A tree lists ids in their order: a directory of bucket starts, and buckets small enough to be packed tightly by
--- Redis. That takes a quarter of the memory of one large sorted set. An id belongs to the bucket with the greatest
--- start that is not beyond it.
+-- A tree lists ids in their order: a directory of bucket starts, and buckets. A bucket is a string of ids, in order and
+-- without anything between them: no other type of Redis is as small, and a batch goes in or out by one rewrite. An id
+-- belongs to the bucket with the greatest start that is not beyond it.
 --
 -- `base` is the hash tag of a slot, such as {fl:4711}; every key is the base and a suffix (see keys.py).
 
 local call = redis.call
 local PIECE = 1000 -- arguments per call: unpack fails at some 8,000
-local BUCKET = 64 -- ids per bucket: Redis packs up to 128 tightly, but must walk through them
+local ID = 16 -- bytes
+local BUCKET = 64 -- ids per bucket, at most
 local FILL = 56 -- ids left in a bucket that ids are appended to, so that late ones still find room
-local FIRST = string.rep('\0', 16)
+local FIRST = string.rep('\0', ID)
 local RINGS = 64 -- rings kept in a doorbell
 local RING_LIFE = 60000 -- milliseconds
 
@@ -38,81 +39,137 @@ local function write(command, key, list)
   end
 end
 
+-- Set keys: key, value, key, value, ...
+local function store_all(list)
+  for first = 1, #list, PIECE do
+    call('mset', unpack(list, first, math.min(first + PIECE - 1, #list)))
+  end
+end
+
+local number_in = struct.unpack
+
 -- Whether one id sorts before another. Lua's own < follows the server's locale.
 local function before(one, other)
-  local left, right = struct.unpack('>I6', one), struct.unpack('>I6', other)
-  if left ~= right then
-    return left < right
-  end
-  for at = 7, 16 do
-    left, right = string.byte(one, at), string.byte(other, at)
-    if left ~= right then
-      return left < right
+  local left, right = number_in('>I6', one), number_in('>I6', other)
+  if left == right then
+    left, right = number_in('>I6', one, 7), number_in('>I6', other, 7)
+    if left == right then
+      left, right = number_in('>I4', one, 13), number_in('>I4', other, 13)
     end
   end
-  return false
+  return left < right
 end
 
-local function bucket_of(tree, id, last)
-  if last and not before(id, last) then
-    return last
+-- The bucket that an id belongs to; `known` are those that ids of this call were found to belong to.
+local function bucket_of(tree, id, known)
+  for at = 1, #known do
+    local bucket = known[at]
+    if not before(id, bucket.start) and (not bucket.stop or before(id, bucket.stop)) then
+      return bucket
+    end
   end
-  return call('zrevrangebylex', tree, '[' .. id, '-', 'limit', 0, 1)[1] or FIRST
+  local start = call('zrevrangebylex', tree, '[' .. id, '-', 'limit', 0, 1)[1] or FIRST
+  local stop = call('zrangebylex', tree, '(' .. start, '+', 'limit', 0, 1)[1]
+  local bucket = { start = start, stop = stop, ids = {} }
+  known[#known + 1] = bucket
+  return bucket
 end
 
--- Cut an overfull bucket into several. It is written anew, because Redis never packs a large set tightly again.
-local function split(tree, start, is_last)
-  local ids = call('zrange', tree .. start, 0, -1)
-  local size = is_last and FILL or math.ceil(#ids / math.ceil(2 * #ids / BUCKET))
-  call('del', tree .. start)
+-- The buckets that ids belong to, each with those ids.
+local function sorted_out(tree, ids)
+  local known = {}
+  for at = 1, #ids do
+    local list = bucket_of(tree, ids[at], known).ids
+    list[#list + 1] = ids[at]
+  end
+  return known
+end
+
+-- Put ids in order. They nearly are: tasks are submitted and end about in the order of their ids.
+local function sort(ids)
+  for at = 2, #ids do
+    local id, place = ids[at], at
+    while place > 1 and before(id, ids[place - 1]) do
+      ids[place] = ids[place - 1]
+      place = place - 1
+    end
+    ids[place] = id
+  end
+end
+
+-- A bucket's ids with others among them.
+local function merged(stored, ids)
+  sort(ids)
+  local size = #stored
+  while size > 0 and before(ids[1], string.sub(stored, size - ID + 1, size)) do
+    size = size - ID
+  end
+  if size < #stored then
+    for first = size + 1, #stored, ID do
+      ids[#ids + 1] = string.sub(stored, first, first + ID - 1)
+    end
+    sort(ids)
+  end
+  return string.sub(stored, 1, size) .. table.concat(ids)
+end
+
+-- Store an overfull bucket as several.
+local function split(tree, bucket, ids)
+  local count = #ids / ID
+  local size = ID * (bucket.stop and math.ceil(count / math.ceil(2 * count / BUCKET)) or FILL)
   for first = 1, #ids, size do
-    local piece = {}
-    for at = first, math.min(first + size - 1, #ids) do
-      piece[#piece + 1] = '0'
-      piece[#piece + 1] = ids[at]
-    end
-    local name = first == 1 and start or piece[2]
+    local name = first == 1 and bucket.start or string.sub(ids, first, first + ID - 1)
     call('zadd', tree, 0, name)
-    call('zadd', tree .. name, unpack(piece))
-  end
-end
-
-local function tend(tree, start, last)
-  local size = call('zcard', tree .. start)
-  if size == 0 then
-    call('zrem', tree, start)
-  elseif size > BUCKET then
-    split(tree, start, start == last or not last)
+    call('set', tree .. name, string.sub(ids, first, first + size - 1))
   end
 end
 
 local function plant(tree, ids)
-  local last = call('zrevrange', tree, 0, 0)[1]
-  local added = {}
-  for at = 1, #ids do
-    put(added, bucket_of(tree, ids[at], last), '0', ids[at])
-  end
-  for start, list in pairs(added) do
-    write('zadd', tree .. start, list)
-    if start == FIRST then
-      call('zadd', tree, 0, start)
-    end
-    -- Looking at every eighth lone id is enough: a bucket may grow to twice its size before that costs anything.
-    if #list > 2 or string.byte(list[2], 16) % 8 == 0 then
-      tend(tree, start, last)
+  for _, bucket in ipairs(sorted_out(tree, ids)) do
+    local key = tree .. bucket.start
+    local stored = call('get', key)
+    local whole = merged(stored or '', bucket.ids)
+    if #whole > BUCKET * ID then
+      split(tree, bucket, whole)
+    else
+      call('set', key, whole)
+      if not stored then
+        call('zadd', tree, 0, bucket.start)
+      end
     end
   end
 end
 
-local function uproot(tree, ids)
-  local last = call('zrevrange', tree, 0, 0)[1]
-  local removed = {}
-  for at = 1, #ids do
-    put(removed, bucket_of(tree, ids[at], last), ids[at])
+-- Where in a bucket an id begins, or nil.
+local function place_of(stored, id)
+  local place = string.find(stored, id, 1, true)
+  while place and place % ID ~= 1 do
+    place = string.find(stored, id, place + 1, true)
   end
-  for start, list in pairs(removed) do
-    write('zrem', tree .. start, list)
-    tend(tree, start, last)
+  return place
+end
+
+local function uproot(tree, ids)
+  for _, bucket in ipairs(sorted_out(tree, ids)) do
+    local key = tree .. bucket.start
+    local stored = call('get', key) or ''
+    local places = {}
+    for _, id in ipairs(bucket.ids) do
+      places[#places + 1] = place_of(stored, id)
+    end
+    table.sort(places)
+    local pieces, from = {}, 1
+    for at, place in ipairs(places) do
+      pieces[at] = string.sub(stored, from, place - 1)
+      from = place + ID
+    end
+    local left = table.concat(pieces) .. string.sub(stored, from)
+    if left == '' then
+      call('del', key)
+      call('zrem', tree, bucket.start)
+    elseif #places > 0 then
+      call('set', key, left)
+    end
   end
 end
 

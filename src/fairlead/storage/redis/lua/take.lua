@@ -18,12 +18,9 @@ for argument = 6, #ARGV do
     local _, at, kind = cmsgpack.unpack_limit(value, 2, 1)
     local was = status_at(value, at)
     if was.code == 'q' then
-      local status = status_at(value, at)
-      lease(status, now, till, grace, worker, token)
-      value = string.sub(value, 1, at) .. packed(status) .. string.sub(value, status.rest + 1)
+      value = leased(value, at, now, till, grace, worker, token)
       call('set', base .. 't' .. id, value)
-      index(base, id, kind, was, status, -1)
-      index(base, id, kind, status, was, 1)
+      index(base, id, kind, was, status_at(value, at))
       note(base, id)
       answer[#answer + 1] = id
       answer[#answer + 1] = value

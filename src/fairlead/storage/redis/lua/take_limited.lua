@@ -40,12 +40,10 @@ local function take(id, value)
     return
   end
   count_start(limits, described[2], key, now)
+  value = leased(value, at, now, till, grace, worker, token)
   local status = status_at(value, at)
-  lease(status, now, till, grace, worker, token)
-  value = string.sub(value, 1, at) .. packed(status) .. string.sub(value, status.rest + 1)
   call('set', base .. 't' .. id, value)
-  index(base, id, kind, was, status, -1)
-  index(base, id, kind, status, was, 1)
+  index(base, id, kind, was, status)
   note(base, id)
   if key then
     move(base, limits.name, kind, key, id, was, status)

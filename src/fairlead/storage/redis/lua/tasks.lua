@@ -40,28 +40,55 @@ local function text_of(number)
   return text
 end
 
--- Index a task under its status (sign 1), or take it out (sign -1). `other` is the status on the other side of the
--- change, if there is one: what both have in common is left alone.
-local function index(base, id, kind, status, other, sign)
-  local code, lane = status.code, kind .. status.priority
-  if code == 'q' then
-    if sign > 0 then
-      put(adds, base .. 'l' .. lane, status.ready_at, id)
-    elseif not (other and other.code == 'q' and other.priority == status.priority) then
-      put(removals, base .. 'l' .. lane, id)
+local lanes_of_kinds = {}
+
+-- The lane of a kind and priority.
+local function lane_of(kind, priority)
+  local lanes = lanes_of_kinds[kind]
+  if not lanes then
+    lanes = { [0] = kind .. '0', kind .. '1', kind .. '2', kind .. '3' }
+    lanes_of_kinds[kind] = lanes
+  end
+  return lanes[priority]
+end
+
+local function count_one(lane, code, by)
+  local field = lane .. code
+  counted[field] = (counted[field] or 0) + by
+end
+
+-- Let the indexes follow a task from one status to another, of which either may be nil.
+local function index(base, id, kind, was, status)
+  local from, to = was and was.code, status and status.code
+  local from_lane, to_lane = was and lane_of(kind, was.priority), status and lane_of(kind, status.priority)
+  if from == 'q' and not (to == 'q' and from_lane == to_lane) then
+    put(removals, base .. 'l' .. from_lane, id)
+  end
+  if to == 'q' then
+    put(adds, base .. 'l' .. to_lane, status.ready_at, id)
+  end
+  local from_clock, to_clock = was and was.clock, status and status.clock
+  if from_clock and from_clock ~= to_clock then
+    put(removals, base .. from_clock, id)
+  end
+  if to_clock then
+    put(adds, base .. to_clock, status.alarm and text_of(status.alarm) or 'inf', id)
+  end
+  local from_tree, to_tree = from and TREE[from], to and TREE[to]
+  if from_tree ~= to_tree then
+    if from_tree then
+      put(uprooted, base .. 'i' .. from_tree, id)
+    end
+    if to_tree then
+      put(planted, base .. 'i' .. to_tree, id)
     end
   end
-  if status.clock then
-    if sign > 0 then
-      put(adds, base .. status.clock, status.alarm and text_of(status.alarm) or 'inf', id)
-    elseif not (other and other.clock == status.clock) then
-      put(removals, base .. status.clock, id)
-    end
+  if from then
+    count_one(from_lane, from, -1)
   end
-  if not (other and TREE[other.code] == TREE[code]) then
-    put(sign > 0 and planted or uprooted, base .. 'i' .. TREE[code], id)
+  if to then
+    count_one(to_lane, to, 1)
   end
-  counted[lane .. code] = (counted[lane .. code] or 0) + sign
 end
 
 -- What the indexes need of a status that begins at this offset (counted from 0) of a string.
@@ -73,7 +100,6 @@ local function status_at(bytes, at)
     state = state, priority = priority, ready_at = ready_at, timeout = timeout, version = version, beats = beats,
     attempts = attempts, retries = retries, crashes = crashes, alarm = alarm, lease = lease, started_at = started_at,
     rest = rest, code = code, clock = ((lease or code == 'e') and 'e') or (alarm and 'a') or nil,
-    head = string.sub(bytes, at + 1, at + 3), -- the start of the array, which tells how many fields it has
   }
 end
 
@@ -92,18 +118,30 @@ local function result_end(bytes, rest)
   return at + 1
 end
 
--- The first twelve fields as bytes, with the start of the array.
-local function packed(status)
-  return status.head .. cmsgpack.pack(status.state, status.priority, status.ready_at, status.timeout, status.version,
-    status.beats, status.attempts, status.retries, status.crashes, status.alarm, status.lease, status.started_at)
+-- A task's value with the first twelve fields of its status, which begins at this offset, as they are now; without
+-- `tail`, what is behind them stays as it is.
+local function rewritten(value, at, status, tail)
+  -- The start of the array, of three bytes, tells how many fields it has.
+  return string.sub(value, 1, at + 3) .. cmsgpack.pack(status.state, status.priority, status.ready_at, status.timeout,
+    status.version, status.beats, status.attempts, status.retries, status.crashes, status.alarm, status.lease,
+    status.started_at) .. (tail or string.sub(value, status.rest + 1))
 end
 
--- Let a status be that of a task just claimed.
-local function lease(status, now, till, grace, worker, token)
-  local lease_end = math.min(till, now + status.timeout + grace)
-  status.state, status.code, status.clock = 'executing', 'e', 'e'
-  status.version, status.attempts = status.version + 1, status.attempts + 1
-  status.started_at, status.lease, status.alarm = now, { token, worker, lease_end }, lease_end
+local EXECUTING = cmsgpack.pack('executing')
+local leases = {}
+
+-- The value of a task, whose status begins at this offset, once it is claimed; when its lease ends; the alarm it had.
+local function leased(value, at, now, till, grace, worker, token)
+  local rest, _, priority, ready_at, timeout, version, beats, attempts, retries, crashes, alarm =
+    cmsgpack.unpack_limit(value, 12, at + 3)
+  local lease_end = math.min(till, now + timeout + grace)
+  local lease = leases[lease_end]
+  if not lease then
+    lease = cmsgpack.pack(lease_end, { token, worker, lease_end }, now) -- alarm, lease, started_at
+    leases[lease_end] = lease
+  end
+  return string.sub(value, 1, at + 3) .. EXECUTING .. cmsgpack.pack(priority, ready_at, timeout, version + 1, beats,
+    attempts + 1, retries, crashes) .. lease .. string.sub(value, rest + 1), lease_end, alarm
 end
 
 local known_kinds = {}

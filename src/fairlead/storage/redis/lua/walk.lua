@@ -7,32 +7,50 @@
 --
 -- Returns ids.
 
+local ID = 16
 local tree, mark, limit, newest_first = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
-local FIRST = string.rep('\0', 16)
 local found = {}
 
-local function gather(ids)
-  for _, id in ipairs(ids) do
-    found[#found + 1] = id
+-- How many bytes of a bucket are of ids before the mark, or up to it.
+local function bytes_before(bucket, inclusive)
+  local low, high = 0, #bucket / ID
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local id = string.sub(bucket, middle * ID + 1, (middle + 1) * ID)
+    if beyond(id, mark) or (id == mark and not inclusive) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  return low * ID
+end
+
+local function gather(bucket, first, last, step)
+  for at = first, last, step do
+    if #found == limit then
+      return
+    end
+    found[#found + 1] = string.sub(bucket, at, at + ID - 1)
   end
 end
 
 local start
 if mark ~= '' then
-  start = redis.call('zrevrangebylex', tree, '[' .. mark, '-', 'limit', 0, 1)[1] or FIRST
+  start = redis.call('zrevrangebylex', tree, '[' .. mark, '-', 'limit', 0, 1)[1] or string.rep('\0', ID)
 elseif newest_first then
   start = redis.call('zrevrange', tree, 0, 0)[1]
 else
   start = redis.call('zrange', tree, 0, 0)[1]
 end
 while start and #found < limit do
+  local bucket = redis.call('get', tree .. start) or ''
   if newest_first then
-    local from = mark == '' and '+' or '(' .. mark
-    gather(redis.call('zrevrangebylex', tree .. start, from, '-', 'limit', 0, limit - #found))
+    local size = mark == '' and #bucket or bytes_before(bucket, false)
+    gather(bucket, size - ID + 1, 1, -ID)
     start = redis.call('zrevrangebylex', tree, '(' .. start, '-', 'limit', 0, 1)[1]
   else
-    local from = mark == '' and '-' or '(' .. mark
-    gather(redis.call('zrangebylex', tree .. start, from, '+', 'limit', 0, limit - #found))
+    gather(bucket, (mark == '' and 0 or bytes_before(bucket, true)) + 1, #bucket, ID)
     start = redis.call('zrangebylex', tree, '(' .. start, '+', 'limit', 0, 1)[1]
   end
 end

@@ -1,0 +1,127 @@
+"""Changing tasks: what became of them, and that their workers are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from fairlead.core.identity import TaskId, slot_of_id
+from fairlead.core.instant import Instant, Span
+from fairlead.storage.redis import scripts
+from fairlead.storage.redis.client import Call, Client
+from fairlead.storage.redis.codec import encode
+from fairlead.storage.redis.cutting import cut
+from fairlead.storage.redis.keys import Keys, id_bytes
+from fairlead.storage.redis.wire import Reply, Word
+from fairlead.storage.values import Beat, Change, Held, Pulse, Seen, Verdict
+
+Entry: TypeAlias = tuple[int, int, tuple[Word, ...]]
+"""The slot of a task, about how many bytes there are, and what a script is told of it."""
+
+_Chunk: TypeAlias = tuple[Sequence[int], Call]
+"""The places of the entries in a call, and the call."""
+
+_PULSES: Final = {b"h": Pulse.HELD, b"c": Pulse.CANCEL, b"l": Pulse.LOST}
+_VERDICTS: Final = {
+    b"a": Verdict.APPLIED,
+    b"l": Verdict.RELEASED,
+    b"s": Verdict.STALE,
+    b"r": Verdict.REPEATED,
+    b"m": Verdict.MISSING,
+}
+
+
+class Changer:
+    """The part of a store that changes tasks."""
+
+    def __init__(self, client: Client, keys: Keys, writers: scripts.Writers) -> None:
+        self._client = client
+        self._keys = keys
+        self._writers = writers
+
+    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
+        """Renew leases, and store progress."""
+        entries = [_beat_entry(beat) for beat in beats]
+        return [_PULSES[reply] for reply in await self.run(scripts.EXTEND, entries, until, grace, repeatable=True)]
+
+    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        """Compare and set statuses."""
+        entries = change_entries(changes)
+        if not _are_outcomes(changes):
+            return await self.apply_by(self._writers.apply, entries)
+        verdicts = [Verdict.APPLIED] * len(entries)
+        chunks = self._chunks(self._writers.settle, entries, ())
+        replies = await self._client.run([call for _, call in chunks])
+        left = [at for (chunk, _), done in zip(chunks, replies, strict=True) if not done for at in chunk]
+        if left:
+            for at, verdict in zip(
+                left, await self.apply_by(self._writers.apply, [entries[at] for at in left]), strict=True
+            ):
+                verdicts[at] = verdict
+        return verdicts
+
+    async def apply_by(self, script: scripts.Script, entries: Sequence[Entry]) -> list[Verdict]:
+        """Compare and set statuses by this script."""
+        return [_VERDICTS[reply] for reply in await self.run(script, entries)]
+
+    async def run(
+        self, script: scripts.Script, entries: Sequence[Entry], *common: Word, repeatable: bool = False
+    ) -> list[Reply]:
+        """The replies of a script that takes entries of one slot at a time, in the order of the entries."""
+        chunks = self._chunks(script, entries, common)
+        answers: list[Reply] = [None] * len(entries)
+        answered = await self._client.run([call for _, call in chunks], repeatable=repeatable)
+        for (chunk, _), replies in zip(chunks, answered, strict=True):
+            for at, reply in zip(chunk, replies, strict=True):
+                answers[at] = reply
+        return answers
+
+    def _chunks(self, script: scripts.Script, entries: Sequence[Entry], common: tuple[Word, ...]) -> list[_Chunk]:
+        by_slot: dict[int, list[int]] = {}
+        for at, entry in enumerate(entries):
+            by_slot.setdefault(entry[0], []).append(at)
+        chunks: list[_Chunk] = []
+        for slot, positions in by_slot.items():
+            base = self._keys.base(slot)
+            for chunk in cut(positions, lambda at: entries[at][1]):
+                words: list[Word] = [1, base, *common]
+                for at in chunk:
+                    words += entries[at][2]
+                chunks.append((chunk, Call(base, words, script)))
+        return chunks
+
+
+def change_entries(changes: Sequence[Change]) -> list[Entry]:
+    """What a script that applies changes is told of them."""
+    entries: list[Entry] = []
+    for change in changes:
+        status = b"" if change.status is None else encode(change.status)
+        entries.append(entry_of(change.id, _guard(change.guard), status))
+    return entries
+
+
+def entry_of(task_id: TaskId, guard: Word, value: bytes) -> Entry:
+    """What a script is told of a task: by whom, and what."""
+    packed = id_bytes(task_id)
+    if packed is None:
+        # In no slot will a task be found.
+        return 0, len(value), (b"", guard, value)
+    return slot_of_id(task_id), len(value), (packed, guard, value)
+
+
+def _are_outcomes(changes: Sequence[Change]) -> bool:
+    """Whether these are ends of different tasks, by the holders of their leases: what settle.lua can do."""
+    for change in changes:
+        if change.status is None or not change.status.state.ended or not isinstance(change.guard, Held):
+            return False
+    return len({change.id for change in changes}) == len(changes)
+
+
+def _beat_entry(beat: Beat) -> Entry:
+    return entry_of(beat.id, beat.token, b"" if beat.progress is None else encode(beat.progress))
+
+
+def _guard(guard: Held | Seen) -> bytes:
+    if isinstance(guard, Held):
+        return b"h%b%b" % (guard.version.to_bytes(4, "big"), guard.token.encode())
+    return b"s%b%b" % (guard.version.to_bytes(4, "big"), guard.beats.to_bytes(4, "big"))
