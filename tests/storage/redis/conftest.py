@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from fairlead.storage.redis.store import RedisStore, open_redis
 from tests.servers.redis import (
     RedisCluster,
     RedisServer,
@@ -15,6 +16,7 @@ from tests.servers.redis import (
     started_single,
     started_watched,
 )
+from tests.storage.redis.orphans import assert_no_orphans
 
 _numbers = itertools.count()
 
@@ -38,3 +40,12 @@ def cluster() -> Iterator[RedisCluster]:
 def prefix() -> str:
     """A prefix that no other test uses."""
     return f"t{next(_numbers)}"
+
+
+@pytest.fixture
+async def store(single: RedisServer, prefix: str) -> AsyncIterator[RedisStore]:
+    """An empty store on one server."""
+    store = await open_redis(single.url(prefix=prefix))
+    yield store
+    await store.close()
+    assert_no_orphans([single], prefix)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from fairlead.core.events import Completed
@@ -11,20 +9,10 @@ from fairlead.core.order import Weighted
 from fairlead.core.task import State
 from fairlead.storage.redis import finding
 from fairlead.storage.redis.cutting import CHUNK, CHUNK_BYTES, cut
-from fairlead.storage.redis.store import RedisStore, open_redis
+from fairlead.storage.redis.store import RedisStore
 from fairlead.storage.values import Filter, Verdict
 from fairlead.testing.builders import WORKER, a_claim, a_settle, some_tasks
 from fairlead.testing.steps import add, ids
-from tests.servers.redis import RedisServer
-from tests.storage.redis.orphans import assert_no_orphans
-
-
-@pytest.fixture
-async def store(single: RedisServer, prefix: str) -> AsyncIterator[RedisStore]:
-    store = await open_redis(single.url(prefix=prefix))
-    yield store
-    await store.close()
-    assert_no_orphans([single], prefix)
 
 
 def test_entries_are_cut_by_number_and_by_size() -> None:

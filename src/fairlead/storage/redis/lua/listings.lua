@@ -199,6 +199,9 @@ local function count(base, lane, code, by, queue, descriptor, is_new)
   if code == 'q' then
     if now == 0 then
       call('hdel', base .. 'q' .. queue, lane)
+      if call('exists', base .. 'q' .. queue) == 0 then
+        call('del', base .. 'b' .. queue) -- there is nothing left to ring for
+      end
     elseif now == by then
       call('hset', base .. 'q' .. queue, lane, descriptor)
     end
