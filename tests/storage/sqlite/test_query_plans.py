@@ -55,11 +55,12 @@ PLANS: dict[str, set[str]] = {
     "key_free": {"key by its primary key"},
     "key_holder": {"key by its primary key"},
     "key_take": set(),
+    "lane_add": set(),
     "lane_count": {"lane by its primary key"},
-    "lane_enter": set(),
     "lane_forget": {"lane by its primary key"},
     "lane_heads": {"ready by its primary key", "status by its primary key", "task by its primary key"},
     "lane_named": {"lane by its primary key"},
+    "lane_number": {"lane by sqlite_autoindex_lane_1"},
     "lane_stretch": {"ready by its primary key", "lane by sqlite_autoindex_lane_1"},
     "lanes_ready": {"the queues asked for", "lane by sqlite_autoindex_lane_1"},
     # One row per lane, and lanes are few: this is the O(lanes) of clause F4.

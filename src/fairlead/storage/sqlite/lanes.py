@@ -30,7 +30,11 @@ class LaneBook:
         """The number of a lane, which is made if need be."""
         number = self._numbers.get(lane)
         if number is None:
-            number = self._numbers[lane] = _enter(self._connection, lane, [0] * len(COUNTED))
+            columns = lane_columns(lane)
+            row = self._connection.execute(statement("lane_number"), columns).fetchone()
+            if row is None:
+                row = (self._connection.execute(statement("lane_add"), columns).lastrowid,)
+            number = self._numbers[lane] = int(row[0])
             self._lanes[number] = lane
         return number
 
@@ -73,27 +77,8 @@ class LaneBook:
         """Write the counts, and forget lanes without tasks."""
         moved = {number: changes for number, changes in self._changes.items() if any(changes)}
         self._connection.executemany(statement("lane_count"), [(*changes, lane) for lane, changes in moved.items()])
-        left = [(lane,) for lane, changes in moved.items() if sum(changes) < 0]
-        if left:
+        if left := [(lane,) for lane, changes in moved.items() if sum(changes) < 0]:
             self._connection.executemany(statement("lane_forget"), left)
-
-
-def enter_lanes(
-    connection: sqlite3.Connection, tasks: Iterable[tuple[Lane, State]]
-) -> tuple[dict[Lane, int], Counter[str]]:
-    """Count new tasks in their lanes, which are made if need be; the lanes' numbers, and how many became ready."""
-    changes: dict[Lane, list[int]] = {}
-    ready: Counter[str] = Counter()
-    for (lane, state), count in Counter(tasks).items():
-        changes.setdefault(lane, [0] * len(COUNTED))[_COLUMN[state]] += count
-        if state is QUEUED:
-            ready[lane.queue] += count
-    return {lane: _enter(connection, lane, counts) for lane, counts in changes.items()}, ready
-
-
-def _enter(connection: sqlite3.Connection, lane: Lane, counts: list[int]) -> int:
-    (number,) = connection.execute(statement("lane_enter"), (*lane_columns(lane), *counts)).fetchone()
-    return int(number)
 
 
 def ready_lanes(connection: sqlite3.Connection, queues: Iterable[str]) -> list[tuple[int, Lane]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from collections import Counter
@@ -12,11 +13,11 @@ import msgspec
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, After, Lane, Spec, State, Status, Task
+from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, After, State, Status, Task
 from fairlead.storage.merge import merge
 from fairlead.storage.sqlite import keyed
 from fairlead.storage.sqlite.database import Connection
-from fairlead.storage.sqlite.lanes import LaneBook, enter_lanes, ready_lanes
+from fairlead.storage.sqlite.lanes import LaneBook, ready_lanes
 from fairlead.storage.sqlite.memory import Standing
 from fairlead.storage.sqlite.reading import unpack_spec, unpack_status
 from fairlead.storage.sqlite.statements import statement, write_rows
@@ -65,12 +66,20 @@ class _Entry:
         self._connection = connection
         self._now = now
         self._bounds = bounds
-        self._last, newest = connection.execute(statement("task_last")).fetchone()
+        self._book = LaneBook(connection)
+        last, newest = connection.execute(statement("task_last")).fetchone()
         ids = [task.spec.id for task in tasks]
         # Ids sort by time, so new tasks mostly come after all that are stored, and need not be looked for.
         self._known = set() if newest is None or newest < min(ids, default="") else _known(connection, ids)
         self._depths = {queue: self._depth(queue) for queue in bounds}
-        self._admitted: list[tuple[Lane, Spec, Status]] = []
+        self._numbers = itertools.count((last or 0) + 1)
+        self._tasks: list[tuple[object, ...]] = []
+        self._keyed: list[tuple[object, ...]] = []
+        """Those that have a concurrency key."""
+        self._ready: list[tuple[object, ...]] = []
+        self._statuses: list[tuple[object, ...]] = []
+        self._ids: list[TaskId] = []
+        self._entered: list[tuple[int, State]] = []
         self._dependents: list[tuple[object, ...]] = []
         self._states: dict[object, State] = {}
         """How those of this call stand that a task may wait for, as far as anyone has asked."""
@@ -100,43 +109,41 @@ class _Entry:
         if key is not None:
             self._connection.execute(statement("key_take"), (*key, spec.id, spec.key_until or 0))
         self._known.add(spec.id)
-        self._admitted.append((task.lane, spec, status))
+        number, lane = next(self._numbers), self._book.number(task.lane)
+        row = (number, spec.id, lane, _pack(spec), _pack(status))
+        if spec.concurrency_key is None:
+            self._tasks.append(row)
+        else:
+            self._keyed.append((*row, spec.concurrency_key))
+        if status.state is QUEUED:
+            self._ready.append((lane, status.ready_at, spec.id, number))
+        else:
+            self._statuses.append(_status_row(number, spec.id, lane, status))
+        self._ids.append(spec.id)
+        self._entered.append((lane, status.state))
+        if spec.concurrency_key is not None:
+            keyed.enter(self._connection, spec.queue, lane, spec.concurrency_key, status, spec.id, number)
         if named:
             self._dependents += [(parent, spec.id) for parent, state in named.items() if not state.ended]
         return _ADDED
 
     def write(self) -> Counter[str]:
         """Store those who may come in; how many tasks of each queue became ready."""
-        lanes, became_ready = enter_lanes(
-            self._connection, ((lane, status.state) for lane, _, status in self._admitted)
-        )
-        plain: list[tuple[object, ...]] = []
-        with_key: list[tuple[object, ...]] = []
-        ready: list[tuple[object, ...]] = []
-        statuses: list[tuple[object, ...]] = []
-        for number, (of_lane, spec, status) in enumerate(self._admitted, start=(self._last or 0) + 1):
-            lane, key = lanes[of_lane], spec.concurrency_key
-            row = (number, spec.id, lane, _pack(spec), _pack(status))
-            if key is None:
-                plain.append(row)
-            else:
-                with_key.append((*row, key))
-                keyed.enter(self._connection, spec.queue, lane, key, status, spec.id, number)
-            if status.state is QUEUED:
-                ready.append((lane, status.ready_at, spec.id, number))
-            else:
-                statuses.append(_status_row(number, spec.id, lane, status))
-        write_rows(self._connection, "task_add", plain)
-        write_rows(self._connection, "task_add_keyed", with_key)
-        write_rows(self._connection, "ready_add", ready)
-        write_rows(self._connection, "status_set", statuses)
+        write_rows(self._connection, "task_add", self._tasks)
+        write_rows(self._connection, "task_add_keyed", self._keyed)
+        write_rows(self._connection, "ready_add", self._ready)
+        write_rows(self._connection, "status_set", self._statuses)
         write_rows(self._connection, "dependents_add", self._dependents)
-        return became_ready
+        ready = self._book.enter(self._entered)
+        self._book.write()
+        return ready
 
     def _named(self, after: After) -> dict[TaskId, State] | Missing:
         """How those stand that a task is to wait for."""
-        unasked = self._admitted[len(self._states) :]
-        self._states |= {spec.id: status.state for _, spec, status in unasked}
+        unasked = len(self._states)
+        self._states |= {
+            task_id: state for task_id, (_, state) in zip(self._ids[unasked:], self._entered[unasked:], strict=True)
+        }
         rows = self._connection.execute(statement("statuses_by_id"), (json.dumps(after.tasks),))
         stored = {task_id: unpack_status(packed).state for task_id, _, _, packed, _ in rows}
         states: dict[TaskId, State] = {}
