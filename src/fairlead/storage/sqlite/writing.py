@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -50,7 +49,7 @@ _pack: Final = msgspec.msgpack.Encoder().encode
 
 def add(
     connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]
-) -> tuple[list[Receipt], Counter[str]]:
+) -> tuple[list[Receipt], dict[str, int]]:
     """The receipts, and how many tasks of each queue became ready."""
     entry = _Entry(connection, tasks, now, bounds)
     receipts = [entry.admit(task) for task in tasks]
@@ -127,7 +126,7 @@ class _Entry:
             self._dependents += [(parent, spec.id) for parent, state in named.items() if not state.ended]
         return _ADDED
 
-    def write(self) -> Counter[str]:
+    def write(self) -> dict[str, int]:
         """Store those who may come in; how many tasks of each queue became ready."""
         write_rows(self._connection, "task_add", self._tasks)
         write_rows(self._connection, "task_add_keyed", self._keyed)
@@ -219,7 +218,7 @@ def extend(connection: Connection, beats: Sequence[Beat], until: Instant, grace:
     return pulses
 
 
-def apply(connection: Connection, changes: Sequence[Change]) -> tuple[list[Verdict], Counter[str]]:
+def apply(connection: Connection, changes: Sequence[Change]) -> tuple[list[Verdict], dict[str, int]]:
     """The verdicts, and how many tasks of each queue became ready."""
     stored = _Statuses(connection, [change.id for change in changes])
     (awaited,) = connection.execute(statement("dependents_any")).fetchone()
@@ -287,7 +286,7 @@ class _Statuses:
     def set(self, task_id: TaskId, status: Status | None) -> None:
         self._changed[task_id] = status
 
-    def write(self) -> Counter[str]:
+    def write(self) -> dict[str, int]:
         """Store what was made of them; how many tasks of each queue became ready."""
         book = LaneBook(self._connection)
         left: list[tuple[int, State]] = []
