@@ -60,6 +60,18 @@ async def test_a_settle_after_another_process_has_written_is_applied(store: Sqli
     assert await reads(store, a_settle(task, Completed())) == ([Verdict.APPLIED], 1)
 
 
+async def test_of_many_tasks_those_are_read_that_stand_otherwise(
+    store: SqliteStore, other: SqliteStore, path: Path
+) -> None:
+    await add(store, *some_tasks(111))
+    tasks = await store.claim(a_claim(limit=111))
+    await ask_to_cancel(other, tasks[50])
+    verdicts, looks = await reads(store, *(a_settle(task, Completed()) for task in tasks))
+    assert [number for number, verdict in enumerate(verdicts) if verdict is not Verdict.APPLIED] == [50]
+    assert looks == 1
+    assert survey(path) == {"completed": 110, "executing": 1}
+
+
 async def test_a_heartbeat_counts(store: SqliteStore) -> None:
     await add(store, a_task())
     task = await claim_one(store)
