@@ -33,7 +33,6 @@ class Doorbell:
     """Rings and waits for one store file. Safe for threads."""
 
     def __init__(self, path: Path) -> None:
-        # A plain string: where nobody has ever waited, every ring looks for the pipe in vain.
         self._folder = f"{path}-bells"
         self._lock = threading.Lock()
         self._ears: dict[str, int] = {}
@@ -136,9 +135,10 @@ class Doorbell:
     def _hand(self, queue: str) -> int | None:
         """The writing end of a queue's pipe, if someone has ever waited for it."""
         hand = self._hands.get(queue)
-        if hand is None and self._works:
+        # Asked first: where nobody has ever waited every submit comes by here, and an error costs more than an answer.
+        if hand is None and self._works and os.access(pipe := self._pipe(queue), os.F_OK):
             try:
-                hand = self._hands[queue] = os.open(self._pipe(queue), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                hand = self._hands[queue] = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
                 if error.errno not in (errno.ENOENT, errno.ENXIO, errno.ENOTDIR):
                     self._works = False
