@@ -65,7 +65,6 @@ PLANS: dict[str, set[str]] = {
     "lanes_ready": {"the queues asked for", "lane by sqlite_autoindex_lane_1"},
     # One row per lane, and lanes are few: this is the O(lanes) of clause F4.
     "lanes_tally": {"all of lane", "ready by its primary key"},
-    "last_number": {"task by its primary key"},
     "leases_due": {"status by status_lease", "task by its primary key"},
     "next_alarm": {"status by status_lease", "status by status_alarm"},
     "queue_depth": {"lane by sqlite_autoindex_lane_1"},
@@ -83,6 +82,7 @@ PLANS: dict[str, set[str]] = {
     "statuses_by_id": {"the ids asked for", "task by task_id", "status by its primary key"},
     "task_add": set(),
     "task_add_keyed": set(),
+    "task_last": {"all of CONSTANT", "task by its primary key", "task by task_id"},
     "task_remove": {"task by its primary key"},
     "tasks_by_id": {"the ids asked for", "task by task_id", "status by its primary key"},
     "tasks_due": {"status by status_alarm", "task by its primary key"},

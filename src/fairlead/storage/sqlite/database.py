@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from fairlead.core.errors import StoreError, StoreFull, StoreMismatch, StoreReadOnly, StoreUnavailable
+from fairlead.storage.sqlite.memory import Memory
 
 Result = TypeVar("Result")
 
@@ -25,7 +26,8 @@ _PRAGMAS: Final = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA foreign_keys = OFF",
     "PRAGMA temp_store = MEMORY",
-    "PRAGMA cache_size = -65536",
+    # Small: a commit that has moved pages looks through all of the cache, and the system keeps the file in memory too.
+    "PRAGMA cache_size = -4096",
     "PRAGMA wal_autocheckpoint = 1000",
     "PRAGMA journal_size_limit = 67108864",
 )
@@ -36,7 +38,13 @@ _KEEN: Final = "PRAGMA busy_timeout = 20"
 _PAUSE: Final = 0.005
 
 
-def connect(path: Path, *, synchronous: str, patience: float = PATIENCE) -> sqlite3.Connection:
+class Connection(sqlite3.Connection):
+    """A connection to the file, and what it remembers."""
+
+    memory: Memory
+
+
+def connect(path: Path, *, synchronous: str, patience: float = PATIENCE) -> Connection:
     """A connection to the file, which is created if it is not there; transactions are the caller's."""
     deadline = time.monotonic() + patience
     while True:
@@ -49,8 +57,11 @@ def connect(path: Path, *, synchronous: str, patience: float = PATIENCE) -> sqli
         time.sleep(_PAUSE)
 
 
-def _connect(path: Path, synchronous: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+def _connect(path: Path, synchronous: str) -> Connection:
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, cached_statements=256, factory=Connection
+    )
+    connection.memory = Memory()
     try:
         connection.execute(_KEEN)
         # Before anything is set: some settings are written into the file, and it may be another program's.
@@ -99,9 +110,9 @@ def _migrations() -> list[str]:
 
 
 def transact(
-    connection: sqlite3.Connection,
+    connection: Connection,
     begin: str,
-    operation: Callable[[sqlite3.Connection], Result],
+    operation: Callable[[Connection], Result],
     deadline: float = 0.0,
 ) -> Result:
     """An operation in a transaction of its own, for whose locks it waits until the deadline."""
@@ -110,6 +121,7 @@ def transact(
         result = operation(connection)
         connection.execute("COMMIT")
     except BaseException:
+        connection.memory.forget()
         # Some errors, a full disk among them, have rolled back already; and what caused it is what the caller wants.
         if connection.in_transaction:
             with contextlib.suppress(sqlite3.Error):

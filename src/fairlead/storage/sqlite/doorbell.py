@@ -33,7 +33,7 @@ class Doorbell:
     """Rings and waits for one store file. Safe for threads."""
 
     def __init__(self, path: Path) -> None:
-        self._folder = path.with_name(path.name + "-bells")
+        self._folder = f"{path}-bells"
         self._lock = threading.Lock()
         self._ears: dict[str, int] = {}
         self._hands: dict[str, int] = {}
@@ -121,7 +121,8 @@ class Doorbell:
         ear = self._ears.get(queue)
         if ear is None and self._works:
             try:
-                self._folder.mkdir(exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    Path(self._folder).mkdir()
                 pipe = self._pipe(queue)
                 with contextlib.suppress(FileExistsError):
                     os.mkfifo(pipe, 0o600)
@@ -134,18 +135,19 @@ class Doorbell:
     def _hand(self, queue: str) -> int | None:
         """The writing end of a queue's pipe, if someone has ever waited for it."""
         hand = self._hands.get(queue)
-        if hand is None and self._works:
+        # Asked first: where nobody has ever waited every submit comes by here, and an error costs more than an answer.
+        if hand is None and self._works and os.access(pipe := self._pipe(queue), os.F_OK):
             try:
-                hand = self._hands[queue] = os.open(self._pipe(queue), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                hand = self._hands[queue] = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
                 if error.errno not in (errno.ENOENT, errno.ENXIO, errno.ENOTDIR):
                     self._works = False
                 return None
         return hand
 
-    def _pipe(self, queue: str) -> Path:
+    def _pipe(self, queue: str) -> str:
         # A queue may be called `.` or `..`.
-        return self._folder / f"{queue}.bell"
+        return f"{self._folder}/{queue}.bell"
 
 
 def _rings_in(pipe: int) -> int:

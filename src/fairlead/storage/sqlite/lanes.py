@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -53,18 +52,19 @@ class LaneBook:
             return number
         return self.number(Lane(lane.queue, lane.type, lane.requires, priority, lane.keyed))
 
-    def enter(self, tasks: Iterable[tuple[int, State]]) -> Counter[str]:
+    def enter(self, tasks: Iterable[tuple[int, State]]) -> dict[str, int]:
         """Take note that tasks have come to be in these lanes and states; how many of each queue became ready."""
-        ready: Counter[str] = Counter()
-        for (number, state), count in Counter(tasks).items():
+        ready: dict[str, int] = {}
+        for (number, state), count in _counted(tasks).items():
             self._count(number, state, count)
             if state is QUEUED:
-                ready[self.lane(number).queue] += count
+                queue = self.lane(number).queue
+                ready[queue] = ready.get(queue, 0) + count
         return ready
 
     def leave(self, tasks: Iterable[tuple[int, State]]) -> None:
         """Take note that tasks are no longer in these lanes and states."""
-        for (number, state), count in Counter(tasks).items():
+        for (number, state), count in _counted(tasks).items():
             self._count(number, state, -count)
 
     def _count(self, number: int, state: State, change: int) -> None:
@@ -77,7 +77,16 @@ class LaneBook:
         """Write the counts, and forget lanes without tasks."""
         moved = {number: changes for number, changes in self._changes.items() if any(changes)}
         self._connection.executemany(statement("lane_count"), [(*changes, lane) for lane, changes in moved.items()])
-        self._connection.executemany(statement("lane_forget"), [(lane,) for lane in moved])
+        if left := [(lane,) for lane, changes in moved.items() if sum(changes) < 0]:
+            self._connection.executemany(statement("lane_forget"), left)
+
+
+def _counted(tasks: Iterable[tuple[int, State]]) -> dict[tuple[int, State], int]:
+    # A `Counter` takes longer to make than most calls have tasks to count.
+    counts: dict[tuple[int, State], int] = {}
+    for task in tasks:
+        counts[task] = counts.get(task, 0) + 1
+    return counts
 
 
 def ready_lanes(connection: sqlite3.Connection, queues: Iterable[str]) -> list[tuple[int, Lane]]:

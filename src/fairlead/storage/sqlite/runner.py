@@ -21,10 +21,10 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Struct
 
 from fairlead.core.errors import StoreUnavailable
-from fairlead.storage.sqlite.database import PATIENCE, is_busy, named, transact
+from fairlead.storage.sqlite.database import PATIENCE, Connection, is_busy, named, transact
 
 Result = TypeVar("Result")
-Operation = Callable[[sqlite3.Connection], Result]
+Operation = Callable[[Connection], Result]
 
 _GROUP_LIMIT: Final = 256
 
@@ -40,7 +40,7 @@ class Runner(Protocol):
 class InlineRunner:
     """Runs each operation where it is called."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, begin: str, patience: float = PATIENCE) -> None:
+    def __init__(self, connection: Connection, path: Path, begin: str, patience: float = PATIENCE) -> None:
         self._connection = connection
         self._path = path
         self._begin = begin
@@ -80,9 +80,7 @@ class _Call(Struct):
 class ThreadRunner:
     """Runs operations in a thread of its own, as many as wait in one transaction."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, path: Path, begin: str, name: str, patience: float = PATIENCE
-    ) -> None:
+    def __init__(self, connection: Connection, path: Path, begin: str, name: str, patience: float = PATIENCE) -> None:
         self._connection = connection
         self._path = path
         self._begin = begin
@@ -138,7 +136,7 @@ class ThreadRunner:
         return group
 
     def _run_group(self, group: list[_Call], deadline: float) -> None:
-        def operate(connection: sqlite3.Connection) -> None:
+        def operate(connection: Connection) -> None:
             for call in group:
                 call.result = call.operation(connection)
 

@@ -25,6 +25,8 @@ def write_rows(connection: sqlite3.Connection, name: str, rows: Sequence[tuple[o
     It costs SQLite the same as one by one. But it is one long call, during which the interpreter's other threads run,
     where one by one they would be in each other's way at every row.
     """
+    if not rows:
+        return
     start = 0
     for size in _ROWS_AT_ONCE:
         while len(rows) - start >= size:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -16,7 +15,9 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, After, State, Status, Task
 from fairlead.storage.merge import merge
 from fairlead.storage.sqlite import keyed
+from fairlead.storage.sqlite.database import Connection
 from fairlead.storage.sqlite.lanes import LaneBook, ready_lanes
+from fairlead.storage.sqlite.memory import Standing
 from fairlead.storage.sqlite.reading import unpack_spec, unpack_status
 from fairlead.storage.sqlite.statements import statement, write_rows
 from fairlead.storage.steps import claimed, counted, ends, extended, judged, pulse, released
@@ -48,7 +49,7 @@ _pack: Final = msgspec.msgpack.Encoder().encode
 
 def add(
     connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]
-) -> tuple[list[Receipt], Counter[str]]:
+) -> tuple[list[Receipt], dict[str, int]]:
     """The receipts, and how many tasks of each queue became ready."""
     entry = _Entry(connection, tasks, now, bounds)
     receipts = [entry.admit(task) for task in tasks]
@@ -65,10 +66,11 @@ class _Entry:
         self._now = now
         self._bounds = bounds
         self._book = LaneBook(connection)
-        ids = json.dumps([task.id for task in tasks])
-        self._known = {task_id for (task_id,) in connection.execute(statement("ids_known"), (ids,))}
+        last, newest = connection.execute(statement("task_last")).fetchone()
+        ids = [task.spec.id for task in tasks]
+        # Ids sort by time, so new tasks mostly come after all that are stored, and need not be looked for.
+        self._known = set() if newest is None or newest < min(ids, default="") else _known(connection, ids)
         self._depths = {queue: self._depth(queue) for queue in bounds}
-        (last,) = connection.execute(statement("last_number")).fetchone()
         self._numbers = itertools.count((last or 0) + 1)
         self._tasks: list[tuple[object, ...]] = []
         self._keyed: list[tuple[object, ...]] = []
@@ -124,7 +126,7 @@ class _Entry:
             self._dependents += [(parent, spec.id) for parent, state in named.items() if not state.ended]
         return _ADDED
 
-    def write(self) -> Counter[str]:
+    def write(self) -> dict[str, int]:
         """Store those who may come in; how many tasks of each queue became ready."""
         write_rows(self._connection, "task_add", self._tasks)
         write_rows(self._connection, "task_add_keyed", self._keyed)
@@ -156,7 +158,12 @@ class _Entry:
         return int(depth)
 
 
-def claim(connection: sqlite3.Connection, request: Claim) -> list[Task]:
+def _known(connection: sqlite3.Connection, ids: Sequence[TaskId]) -> set[TaskId]:
+    """Which of these ids are taken."""
+    return {task_id for (task_id,) in connection.execute(statement("ids_known"), (json.dumps(ids),))}
+
+
+def claim(connection: Connection, request: Claim) -> list[Task]:
     lanes = [
         (number, lane, None if lane.keyed else _heads(connection, number))
         for number, lane in ready_lanes(connection, (order.queue for order in request.queues))
@@ -174,12 +181,14 @@ def claim(connection: sqlite3.Connection, request: Claim) -> list[Task]:
     updates: list[tuple[object, ...]] = []
     fronts = {number for number, lane, _ in lanes if not lane.keyed}
     last: dict[int, tuple[object, ...]] = {}
+    memory = connection.memory.current(connection)
     for ready_at, task_id, number, lane, packed_status, packed_spec in taken:
         status = claimed(unpack_status(packed_status), request)
         tasks.append(Task(unpack_spec(packed_spec), status))
         updates.append(_status_row(number, task_id, lane, status))
         if lane in fronts:
             last[lane] = lane, ready_at, task_id
+            memory[task_id] = number, lane, status, None
     write_rows(connection, "status_set", updates)
     # What is taken of a lane is its front.
     connection.executemany(statement("ready_take"), last.values())
@@ -196,7 +205,7 @@ def _heads(connection: sqlite3.Connection, lane: int) -> sqlite3.Cursor:
     return connection.execute(f"{statement('lane_heads')} -- {lane % _LANE_STATEMENTS}", (lane,))
 
 
-def extend(connection: sqlite3.Connection, beats: Sequence[Beat], until: Instant, grace: Span) -> list[Pulse]:
+def extend(connection: Connection, beats: Sequence[Beat], until: Instant, grace: Span) -> list[Pulse]:
     stored = _Statuses(connection, [beat.id for beat in beats])
     pulses: list[Pulse] = []
     for beat in beats:
@@ -209,7 +218,7 @@ def extend(connection: sqlite3.Connection, beats: Sequence[Beat], until: Instant
     return pulses
 
 
-def apply(connection: sqlite3.Connection, changes: Sequence[Change]) -> tuple[list[Verdict], Counter[str]]:
+def apply(connection: Connection, changes: Sequence[Change]) -> tuple[list[Verdict], dict[str, int]]:
     """The verdicts, and how many tasks of each queue became ready."""
     stored = _Statuses(connection, [change.id for change in changes])
     (awaited,) = connection.execute(statement("dependents_any")).fetchone()
@@ -230,7 +239,7 @@ def apply(connection: sqlite3.Connection, changes: Sequence[Change]) -> tuple[li
     return verdicts, stored.write()
 
 
-def _count_end(connection: sqlite3.Connection, stored: _Statuses, change: Change) -> bool:
+def _count_end(connection: Connection, stored: _Statuses, change: Change) -> bool:
     """Let those who wait for a task know that it has ended; whether any of them has nothing left to wait for."""
     dependents = [task_id for (task_id,) in connection.execute(statement("dependents_of"), (change.id,))]
     if not dependents:
@@ -251,17 +260,22 @@ def _count_end(connection: sqlite3.Connection, stored: _Statuses, change: Change
 class _Statuses:
     """The statuses that one call reads, and what it makes of them."""
 
-    def __init__(self, connection: sqlite3.Connection, ids: Sequence[TaskId]) -> None:
+    def __init__(self, connection: Connection, ids: Sequence[TaskId]) -> None:
         self._connection = connection
-        self._rows: dict[TaskId, tuple[int, int, Status, str | None]] = {}
+        self._memory = connection.memory.current(connection)
+        self._rows: dict[TaskId, Standing] = {}
         self._changed: dict[TaskId, Status | None] = {}
         self.read(ids)
 
     def read(self, ids: Sequence[TaskId]) -> None:
         """Read how more tasks stand."""
-        rows = self._connection.execute(statement("statuses_by_id"), (json.dumps(ids),))
-        for task_id, number, lane, packed, key in rows:
-            self._rows[task_id] = number, lane, unpack_status(packed), key
+        memory = self._memory
+        self._rows |= {task_id: memory[task_id] for task_id in ids if task_id in memory}
+        unknown = [task_id for task_id in ids if task_id not in memory]
+        if unknown:
+            rows = self._connection.execute(statement("statuses_by_id"), (json.dumps(unknown),))
+            for task_id, number, lane, packed, key in rows:
+                self._rows[task_id] = number, lane, unpack_status(packed), key
 
     def get(self, task_id: TaskId) -> Status | None:
         if task_id in self._changed:
@@ -272,7 +286,7 @@ class _Statuses:
     def set(self, task_id: TaskId, status: Status | None) -> None:
         self._changed[task_id] = status
 
-    def write(self) -> Counter[str]:
+    def write(self) -> dict[str, int]:
         """Store what was made of them; how many tasks of each queue became ready."""
         book = LaneBook(self._connection)
         left: list[tuple[int, State]] = []
@@ -281,6 +295,7 @@ class _Statuses:
         again: list[tuple[object, ...]] = []
         for task_id, status in self._changed.items():
             number, lane, before, key = self._rows[task_id]
+            self._memory.pop(task_id, None)
             left.append((lane, before.state))
             if status is not None and status.state is before.state is EXECUTING:
                 key = None  # it keeps its place

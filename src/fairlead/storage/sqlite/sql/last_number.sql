@@ -1,2 +1,0 @@
--- The highest task number in use.
-SELECT max(number) FROM task
