@@ -100,6 +100,11 @@ class Engine(Departments):
         self._submitter = Submitter(self._ledger, self._ids)
         self._batching = batching
 
+    @property
+    def is_served(self) -> bool:
+        """Whether the store is a server, which works while this process does: it has a clock of its own."""
+        return isinstance(self.clock, FollowingClock) and self.clock.follows
+
     def draw(self) -> float:
         """A number from 0.0 up to but not including 1.0, from the engine's randomness."""
         return self._chance.random()

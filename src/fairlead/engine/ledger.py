@@ -68,7 +68,7 @@ class Ledger:
     def decide(self, task: Task, event: Event, now: Instant, guard: Guard) -> Change:
         """The change that an event makes to a task."""
         luck = 2.0 * self._luck.random() - 1.0
-        return Change(task.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
+        return Change(task.spec.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
 
     def tell(self, tasks: Sequence[Task], at: Instant) -> None:
         """Say that tasks have come to their states."""

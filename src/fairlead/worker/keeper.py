@@ -282,7 +282,7 @@ class ProcessKeeper:
 
 
 def _leases(tasks: list[Task]) -> dict[TaskId, LeaseToken]:
-    return {task.id: task.status.lease.token for task in tasks if task.status.lease is not None}
+    return {task.spec.id: task.status.lease.token for task in tasks if task.status.lease is not None}
 
 
 def _drop(held: dict[TaskId, LeaseToken], leases: Mapping[TaskId, LeaseToken]) -> list[TaskId]:
