@@ -159,7 +159,11 @@ class Engine(Departments):
 
         The workers are looked up every few seconds at most, so this is for every submit.
         """
-        return () if submitted.existing else await self._lookout.doubts(submitted.task)
+        if submitted.existing:
+            return ()
+        if self._lookout.stale:
+            await self._lookout.look()
+        return self._lookout.doubts(submitted.task)
 
     async def unended(self, task: Task) -> list[Task]:
         """Those of the tasks that this one waits for that have not ended."""

@@ -64,7 +64,8 @@ class Openings(Generic[E]):
             with self._lock:
                 opening = self._by_loop[loop] = loop.create_task(self._open())
             await self._close_left_behind()
-        return await asyncio.shield(opening)
+        # What is open already needs no waiting, which costs more than asking.
+        return opening.result() if opening.done() else await asyncio.shield(opening)
 
     async def _close_left_behind(self) -> None:
         """Close what was opened in event loops that have ended: synchronous programs may run one for every call."""
@@ -79,6 +80,8 @@ class Openings(Generic[E]):
 
     def inline(self) -> E:
         """The engine for synchronous code; safe for threads, and its coroutines never suspend."""
+        if (inline := self._inline) is not None and self._process == os.getpid():
+            return inline
         with self._lock:
             if self._inline is None or self._process != os.getpid():
                 # What a forked child inherits belongs to its parent.

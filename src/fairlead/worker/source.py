@@ -91,8 +91,8 @@ class EngineSource:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
         if self._engine.is_served:
-            # The claim for the slots that these tasks have left goes first. A server answers it while they are decided,
-            # and settles them while what it gave runs; one that finds both at once answers neither before both are done.
+            # The claim for the slots that these tasks have left goes first: a server answers it while they are
+            # decided, and settles them while what it gave runs. One that finds both at once does both, then answers.
             for _ in range(_HEAD_START):
                 await asyncio.sleep(0)
         answers = await self._engine.settle(settlements)
