@@ -15,7 +15,6 @@ from fairlead.engine.engine import Engine
 from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
 from fairlead.engine.observe import Observer
-from fairlead.storage.memory import MemoryStore
 from fairlead.storage.opening import open_store
 from fairlead.storage.protocol import Store
 
@@ -127,7 +126,7 @@ class Connection(Openings[Engine]):
         self.settings = settings
         self._clock = clock
         self._observers = observers
-        self._memory = MemoryStore() if url.startswith("memory:") else None
+        self._memory = _memory_store() if url.startswith("memory:") else None
 
     async def _open(self) -> Engine:
         engine = self._engine(await self._store(blocking=False), batching=True)
@@ -146,3 +145,10 @@ class Connection(Openings[Engine]):
 
     def _engine(self, store: Store, *, batching: bool) -> Engine:
         return Engine(store, self.settings, clock=self._clock, observers=self._observers, batching=batching)
+
+
+def _memory_store() -> Store:
+    # Imported only by those who use it: it is a third of a megabyte.
+    from fairlead.storage.memory import MemoryStore
+
+    return MemoryStore()

@@ -1,6 +1,6 @@
 """The keeper process: leases to keep come in over stdin, news of them go out over stdout.
 
-Run as `python -m fairlead.worker.keeping` by a worker.
+Run by a worker, as `fairlead.worker.keeper.PROGRAM`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,3 @@ def main() -> None:
     keep(beater, brief.settings, tell, wait)
     # The listening thread may hold the lock of stdin, which an orderly exit would wait for.
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()
