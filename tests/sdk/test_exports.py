@@ -63,7 +63,9 @@ def test_a_keeper_of_leases_imports_neither_the_sdk_nor_the_engine() -> None:
     assert {"fairlead.sdk.app", "fairlead.engine.engine", "typing_extensions"}.isdisjoint(imported)
 
 
-def test_an_app_imports_no_store_that_it_does_not_use() -> None:
+def test_an_app_imports_its_store_before_the_first_submit_and_no_other_store() -> None:
     code = "import sys; from fairlead import Fairlead; Fairlead('sqlite:///tasks.db'); print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert {"fairlead.storage.memory", "fairlead.storage.redis.store"}.isdisjoint(ran.stdout.split())
+    imported = set(ran.stdout.split())
+    assert "fairlead.storage.sqlite.store" in imported
+    assert {"fairlead.storage.memory", "fairlead.storage.redis.store"}.isdisjoint(imported)

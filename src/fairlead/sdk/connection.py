@@ -15,7 +15,7 @@ from fairlead.engine.engine import Engine
 from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
 from fairlead.engine.observe import Observer
-from fairlead.storage.opening import open_store
+from fairlead.storage.opening import open_store, prepare_store
 from fairlead.storage.protocol import Store
 
 E = TypeVar("E", bound=Facade)
@@ -126,6 +126,7 @@ class Connection(Openings[Engine]):
         self.settings = settings
         self._clock = clock
         self._observers = observers
+        prepare_store(url, journal=journal)
         self._memory = _memory_store() if url.startswith("memory:") else None
 
     async def _open(self) -> Engine:
