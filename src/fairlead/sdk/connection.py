@@ -83,9 +83,10 @@ class Openings(Generic[E]):
             return inline
         with self._lock:
             if self._inline is None or self._process != os.getpid():
-                # What a forked child inherits belongs to its parent.
-                self._process = os.getpid()
+                # What a forked child inherits belongs to its parent. Whose it is now is said last, for it is read
+                # without the lock.
                 self._inline = self._open_inline()
+                self._process = os.getpid()
             return self._inline
 
     async def close(self) -> None:
