@@ -114,6 +114,48 @@ def test_a_refusal_names_the_path(annotation: Any, value: Any, path: str) -> Non
     assert path in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named", "complaint"),
+    [
+        ((), {}, "missing a required argument: 'text'"),
+        (("a", 2, True), {}, "too many positional arguments"),
+        (("a",), {"text": "b"}, "multiple values for argument 'text'"),
+        (("a",), {"quiet": True}, "unexpected keyword argument 'quiet'"),
+    ],
+)
+def test_a_call_is_refused_as_python_would_refuse_it(
+    arguments: tuple[Any, ...], named: dict[str, Any], complaint: str
+) -> None:
+    app = Fairlead("memory://")
+
+    @app.task
+    def note(text: str, times: int = 1, *, loud: bool = False) -> None: ...
+
+    with pytest.raises(InvalidTask, match=complaint):
+        note.call(*arguments, **named)
+
+
+def test_a_call_without_a_required_keyword_is_refused() -> None:
+    app = Fairlead("memory://")
+
+    @app.task
+    def send(times: int = 1, *, to: str) -> None: ...
+
+    with pytest.raises(InvalidTask, match="missing a required"):
+        send.call(2)  # type: ignore[call-arg]
+
+
+def test_arguments_are_stored_in_the_order_of_the_signature() -> None:
+    app = Fairlead("memory://")
+
+    @app.task
+    def note(text: str, times: int = 1, *, loud: bool = False) -> None: ...
+
+    assert note.call("a").submission.parameters == b'{"text":"a"}'
+    assert note.call("a", 2).submission.parameters == b'{"text":"a","times":2}'
+    assert note.call(loud=True, times=2, text="a").submission.parameters == b'{"text":"a","times":2,"loud":true}'
+
+
 async def test_defaults_are_the_functions_own() -> None:
     app = Fairlead("memory://")
     seen: list[object] = []

@@ -14,6 +14,7 @@ from fairlead import Fairlead, TaskHandle
 from fairlead.sdk.definition import TaskDefinition
 from fairlead.sdk.rehearsal import Rehearsal
 from fairlead.worker.context import TaskContext
+from fairlead.worker.keeper import PROGRAM
 
 SPARED = {"redis", "psycopg", "starlette", "uvicorn", "structlog", "uvloop", "cyclopts", "rich", "opentelemetry"}
 
@@ -54,6 +55,17 @@ def test_what_is_not_there_is_an_attribute_error() -> None:
 
 
 def test_a_keeper_of_leases_imports_neither_the_sdk_nor_the_engine() -> None:
-    code = "import sys, fairlead.worker.keeping; print(*sys.modules)"
+    assert PROGRAM.endswith("\nmain()\n")
+    code = PROGRAM.replace("\nmain()\n", "\nprint(*sys.modules)\n")
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert {"fairlead.sdk.app", "fairlead.engine.engine"}.isdisjoint(ran.stdout.split())
+    imported = set(ran.stdout.split())
+    assert "fairlead.worker.keeping" in imported
+    assert {"fairlead.sdk.app", "fairlead.engine.engine", "typing_extensions"}.isdisjoint(imported)
+
+
+def test_an_app_imports_its_store_before_the_first_submit_and_no_other_store() -> None:
+    code = "import sys; from fairlead import Fairlead; Fairlead('sqlite:///tasks.db'); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    imported = set(ran.stdout.split())
+    assert "fairlead.storage.sqlite.store" in imported
+    assert {"fairlead.storage.memory", "fairlead.storage.redis.store"}.isdisjoint(imported)

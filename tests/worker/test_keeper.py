@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -15,8 +16,8 @@ from fairlead.engine.engine import Engine
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.opening import open_store
 from fairlead.storage.values import Pulse
-from fairlead.worker.keeper import Beater, Keeper, ProcessKeeper, ThreadKeeper
-from fairlead.worker.keeping import is_stopped
+from fairlead.worker.keeper import HEADER, Beater, Keeper, ProcessKeeper, ThreadKeeper
+from fairlead.worker.keeping import is_stopped, messages
 from tests.worker.building import PATIENCE, SETTINGS, Crew, eventually
 
 
@@ -104,6 +105,25 @@ async def test_a_lease_that_is_lost_is_told_once_and_never_asked_for_again(crew:
     assert beater.beat() == {task.id: Pulse.LOST}
     assert beater.beat() == {}
     assert (await crew.engine.get(task.id)).state is State.SCHEDULED
+
+
+async def test_messages_arrive_whole_however_they_are_cut() -> None:
+    said = [b"", b"one", b"x" * 100_000, b"last"]
+    stream = b"".join(len(each).to_bytes(HEADER, "big") + each for each in said)
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        for start in (*range(12), *range(12, len(stream), 30_000)):
+            end = start + 1 if start < 12 else start + 30_000
+            os.write(writing, stream[start:end])
+        os.close(writing)
+
+    writer = asyncio.get_running_loop().run_in_executor(None, write)
+    try:
+        assert await asyncio.to_thread(lambda: list(messages(reading))) == said
+    finally:
+        await writer
+        os.close(reading)
 
 
 async def test_a_stopped_process_is_told_from_a_running_one() -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
+from collections.abc import Sequence
 
 from fairlead import current_task
+from fairlead.core.instant import Instant
 from fairlead.core.settings import Settings
-from fairlead.core.task import Priority, State
+from fairlead.core.task import Priority, State, Task
+from fairlead.storage.memory import MemoryStore
+from fairlead.storage.values import Change, Claim, Verdict
 from tests.worker import isolated
 from tests.worker.building import Crew, eventually
 
@@ -187,3 +192,51 @@ async def test_tasks_that_share_a_key_follow_each_other_without_a_pause(crew: Cr
         for task in tasks:
             await crew.until(task, State.COMPLETED)
     assert most == 1
+
+
+class ServedStore(MemoryStore):
+    """A store that is a server, by its own clock; notes in which turn of the event loop it is asked for what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = 0
+        self.asked: list[tuple[str, int]] = []
+
+    def count_turns(self) -> None:
+        self.turn += 1
+        asyncio.get_running_loop().call_soon(self.count_turns)
+
+    async def time(self) -> Instant | None:
+        return time.time_ns() // 1_000
+
+    async def claim(self, claim: Claim) -> list[Task]:
+        self.asked.append(("claim", self.turn))
+        return await super().claim(claim)
+
+    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        self.asked.append(("settle", self.turn))
+        return await super().apply(changes)
+
+
+async def test_a_server_is_asked_for_more_before_it_is_told_what_has_ended() -> None:
+    store = ServedStore()
+    crew = Crew(store=store)
+
+    async def work() -> None: ...
+
+    crew.handle(work)
+    await crew.engine.follow_clock()
+    tasks = [await crew.submit("work") for _ in range(15)]
+    store.count_turns()
+    async with crew.working(concurrency=5):
+        for task in tasks:
+            await crew.until_ended(task)
+
+    asked = [operation for operation, _ in store.asked]
+    settles = [at for at, operation in enumerate(asked) if operation == "settle"]
+    assert asked[:2] == ["claim", "claim"]
+    assert len(settles) == 3
+    for at in settles:
+        (before, claimed), (_, settled) = store.asked[at - 1 : at + 1]
+        assert before == "claim"
+        assert claimed < settled

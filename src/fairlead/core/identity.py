@@ -32,6 +32,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 _ID: Final = re.compile(r"[0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15}")
 
 
+@functools.lru_cache(maxsize=64)
 def slot_of(queue: str) -> int:
     """The slot of a queue: a stable hash of its name."""
     return zlib.crc32(queue.encode()) % SLOTS
@@ -39,8 +40,7 @@ def slot_of(queue: str) -> int:
 
 def tick_of(at: Instant) -> int:
     """The finest moment an id can carry: a millisecond and a serial in it."""
-    milliseconds, rest = divmod(at, MILLISECOND)
-    return milliseconds * SERIALS_PER_MILLISECOND + rest * SERIALS_PER_MILLISECOND // MILLISECOND
+    return at * SERIALS_PER_MILLISECOND // MILLISECOND
 
 
 def task_id(tick: int, slot: int, noise: int) -> TaskId:

@@ -85,6 +85,9 @@ TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
 }
 """Every change a stored task can go through: (state, event) to the states it may lead to."""
 
+_COMPLETED: Final = Reason.COMPLETED
+"""Named here for every task to come, as in `fairlead.core.task`."""
+
 HISTORY_LIMIT: Final = 32
 """How many lines of history a task keeps; the oldest go first."""
 
@@ -100,7 +103,7 @@ def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float 
         raise WrongState(task.id, status.state, event.name, allowed)
     # What nearly always happens comes before the matching, which is slow.
     if isinstance(event, Completed):
-        return _end(task, event, now, rules, COMPLETED, Reason.COMPLETED, result=event.result)
+        return _end(task, event, now, rules, COMPLETED, _COMPLETED, result=event.result)
     match event:
         case Failed():
             return _failed(task, event, now, rules, luck)
@@ -157,7 +160,8 @@ def settlement(lease: Lease, outcome: Outcome) -> str:
 
 
 def _settlement(lease: Lease, outcome: Outcome, said: bytes) -> str:
-    return f"{lease.token}:{outcome.name}:{zlib.crc32(said):08x}"
+    # Formatted the old way, which takes half the time: every settle comes by here.
+    return "%s:%s:%08x" % (lease.token, outcome.name, zlib.crc32(said))  # noqa: UP031
 
 
 def _bytes(text: str) -> bytes:

@@ -8,7 +8,7 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import DAY, HOUR, LONGEST, MILLISECOND, SECOND, Span
 from fairlead.core.order import Policy, Promote
 from fairlead.core.retry import Backoff
-from fairlead.core.task import Priority, State
+from fairlead.core.task import COMPLETED, Priority, State
 
 
 class Retention(Struct, frozen=True, kw_only=True):
@@ -21,9 +21,10 @@ class Retention(Struct, frozen=True, kw_only=True):
 
     def of(self, state: State) -> Span:
         """How long a task that ended in this state is kept."""
+        # What nearly always happens comes before the matching, which is slow.
+        if state is COMPLETED:
+            return self.completed
         match state:
-            case State.COMPLETED:
-                return self.completed
             case State.CANCELLED:
                 return self.cancelled
             case State.FAILED:

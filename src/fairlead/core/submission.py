@@ -62,7 +62,7 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         queue=submission.queue,
         type=submission.type,
         parameters=submission.parameters,
-        requires=tuple(sorted(submission.requires)),
+        requires=tuple(sorted(submission.requires)) if submission.requires else (),
         created_at=now,
         timeout=timeout,
         max_retries=defaults.max_retries if submission.max_retries is None else submission.max_retries,

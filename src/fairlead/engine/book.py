@@ -101,6 +101,8 @@ class QueueBook:
 
     def bounds_of(self, queues: Collection[str]) -> dict[str, int]:
         """The bounds of those queues that have one."""
+        if not self._effective and self._settings.queue_bound is None:
+            return {}
         bounds = {queue: self.settings_of(queue).queue_bound for queue in queues}
         return {queue: bound for queue, bound in bounds.items() if bound is not None}
 

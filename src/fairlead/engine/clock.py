@@ -46,6 +46,11 @@ class FollowingClock:
     def now(self) -> Instant:
         return self._host.now() if self._origin is None else self._origin + self.monotonic()
 
+    @property
+    def follows(self) -> bool:
+        """Whether it follows a store that has a clock of its own."""
+        return self._origin is not None
+
     async def measure(self, store_time: Callable[[], Awaitable[Instant | None]]) -> None:
         """Ask the store for its time; half the round trip is taken to have passed since it answered."""
         asked = self._host.monotonic()

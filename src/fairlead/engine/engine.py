@@ -100,6 +100,11 @@ class Engine(Departments):
         self._submitter = Submitter(self._ledger, self._ids)
         self._batching = batching
 
+    @property
+    def is_served(self) -> bool:
+        """Whether the store is a server, which works while this process does: it has a clock of its own."""
+        return isinstance(self.clock, FollowingClock) and self.clock.follows
+
     def draw(self) -> float:
         """A number from 0.0 up to but not including 1.0, from the engine's randomness."""
         return self._chance.random()
@@ -154,7 +159,11 @@ class Engine(Departments):
 
         The workers are looked up every few seconds at most, so this is for every submit.
         """
-        return () if submitted.existing else await self._lookout.doubts(submitted.task)
+        if submitted.existing:
+            return ()
+        if self._lookout.stale:
+            await self._lookout.look()
+        return self._lookout.doubts(submitted.task)
 
     async def unended(self, task: Task) -> list[Task]:
         """Those of the tasks that this one waits for that have not ended."""

@@ -74,8 +74,11 @@ class IdMaker:
         self._last = 0
 
     def task_id(self, queue: str, at: Instant) -> TaskId:
+        tick = tick_of(at)
         with self._lock:
-            self._last = tick = max(tick_of(at), self._last + 1)
+            if tick <= self._last:
+                tick = self._last + 1
+            self._last = tick
         return task_id(tick, slot_of(queue), int.from_bytes(self._chance.randbytes(_NOISE_BYTES)))
 
     def task_ids(self, queues: Sequence[str], at: Instant) -> list[TaskId]:

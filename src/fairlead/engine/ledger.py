@@ -68,7 +68,7 @@ class Ledger:
     def decide(self, task: Task, event: Event, now: Instant, guard: Guard) -> Change:
         """The change that an event makes to a task."""
         luck = 2.0 * self._luck.random() - 1.0
-        return Change(task.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
+        return Change(task.spec.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
 
     def tell(self, tasks: Sequence[Task], at: Instant) -> None:
         """Say that tasks have come to their states."""
@@ -125,6 +125,11 @@ class Ledger:
             observer(occurrence)
         self.publisher(occurrence)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether `finish` has anything to do; most operations leave nothing, and need not call it to learn that."""
+        return self.released or self.breakers.due or self.publisher.due
+
     async def finish(self) -> None:
         """End an operation: let go whom it released, and publish what it told unless a task of the loop will.
 
@@ -167,7 +172,8 @@ class Ledger:
         now = self.clock.now()
         bounds = self.book.bounds_of({task.spec.queue for task in tasks})
         receipts = await self.store.add(tasks, now=now, bounds=bounds)
-        self.tell([task for task, receipt in zip(tasks, receipts, strict=True) if type(receipt) is Added], now)
+        if self.watchers or self.observers or self.publisher.wanted(now):
+            self.tell([task for task, receipt in zip(tasks, receipts, strict=True) if type(receipt) is Added], now)
         return receipts
 
 

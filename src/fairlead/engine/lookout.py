@@ -27,15 +27,13 @@ class Lookout:
         self._doubts: dict[tuple[str, str, tuple[str, ...]], tuple[Cause, ...]] = {}
         """By queue, type and capability set."""
 
-    async def doubts(self, task: Task) -> tuple[Cause, ...]:
-        """Why no live worker could run a task; none if one could, or if the store cannot tell.
+    @property
+    def stale(self) -> bool:
+        """Whether it is time to look again: one look at the workers serves all who ask within five seconds."""
+        return self._looked_at is None or self._clock.monotonic() - self._looked_at >= FRESH
 
-        One look at the workers serves all who ask within five seconds; who asks during the look gets the answer before.
-        """
-        now = self._clock.monotonic()
-        if self._looked_at is None or now - self._looked_at >= FRESH:
-            self._looked_at = now
-            await self._look()
+    def doubts(self, task: Task) -> tuple[Cause, ...]:
+        """Why no live worker could run a task; none if one could, or if the store could not tell."""
         if self._workers is None:
             return ()
         spec = task.spec
@@ -46,7 +44,9 @@ class Lookout:
             found = self._doubts[kind] = () if cause is None else (cause,)
         return found
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Look at the workers; who asks meanwhile gets the answer before."""
+        self._looked_at = self._clock.monotonic()
         try:
             self._workers = await self._presence.workers()
         except StoreError:

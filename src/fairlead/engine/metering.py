@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
-from fairlead.core.task import State, Task
+from fairlead.core.task import COMPLETED, State, Task
 from fairlead.engine.feed import worker_of
 
 _SLICE: Final[Span] = 5 * SECOND
@@ -51,7 +51,7 @@ class Meter:
     def count(self, task: Task, at: Instant) -> None:
         """Count a task that stands like this after an attempt; one that will be tried again does not count."""
         state = task.status.state
-        if state is State.COMPLETED:
+        if state is COMPLETED:
             failed = 0
         elif state is State.FAILED or state is State.DEAD_LETTER:
             failed = 1

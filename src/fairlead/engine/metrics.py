@@ -68,7 +68,10 @@ class Metrics(Watcher):
                     histogram.total += took
                 elif status.state is EXECUTING:
                     if not status.cancel_asked:
-                        waits[status.priority].observe(max(0, at - status.ready_at))
+                        histogram, waited = waits[status.priority], at - status.ready_at
+                        histogram.counts[bisect_left(_WAITS, waited)] += 1
+                        if waited > 0:
+                            histogram.total += waited
                 elif status.reason is Reason.SUBMITTED or status.reason is Reason.DEPENDENT:
                     key = (self._known(task.spec.type), status.priority)
                     self._submitted[key] = self._submitted.get(key, 0) + 1

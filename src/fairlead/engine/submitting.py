@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -40,10 +40,11 @@ class Submitter:
         self._book = ledger.book
         self._ids = ids
 
-    async def submit(self, submission: Submission) -> Submitted:
+    def submit(self, submission: Submission) -> Coroutine[Any, Any, Submitted]:
         """Store a task; it is durable when this returns."""
-        if not tracing.active():
-            return await self._submit_one(submission)
+        return self._submit_traced(submission) if tracing.active() else self._submit_one(submission)
+
+    async def _submit_traced(self, submission: Submission) -> Submitted:
         with tracing.submitting([submission]) as ((traced,), span):
             submitted = await self._submit_one(traced)
             tracing.tell_submitted(span, [submitted.task.id])
@@ -60,8 +61,10 @@ class Submitter:
         now, queue = self._clock.now(), submission.queue
         task = accept(submission, self._ids.task_id(queue, now), now, self._book.settings_of(queue))
         (receipt,) = await self._ledger.add((task,))
-        answer = await self._submitted(submission, task, receipt)
-        await self._ledger.finish()
+        added = isinstance(receipt, Added)
+        answer = Submitted(task) if added else await self._submitted(submission, task, receipt)
+        if self._ledger.unfinished:
+            await self._ledger.finish()
         if isinstance(answer, FairleadError):
             raise answer
         return answer

@@ -24,7 +24,6 @@ from fairlead.sdk.handle import TaskHandle
 from fairlead.sdk.linking import connect
 from fairlead.sdk.operating import Operated
 from fairlead.sdk.parents import parents_of, parents_of_sync
-from fairlead.sdk.rehearsal import Rehearsal
 from fairlead.sdk.schedules import AppSchedules
 from fairlead.worker.handlers import Handler, Handlers
 from fairlead.worker.isolation import location
@@ -38,6 +37,7 @@ R = TypeVar("R")
 
 if TYPE_CHECKING:
     from fairlead.engine.metrics import Metrics
+    from fairlead.sdk.rehearsal import Rehearsal
     from fairlead.sdk.remote import RemoteConnection
 
 log = logging.getLogger("fairlead.worker")
@@ -287,6 +287,8 @@ class Fairlead(Operated):
 
     def testing(self) -> Rehearsal:
         """A context in which tasks run in this process, in memory, on a clock that the test moves."""
+        from fairlead.sdk.rehearsal import Rehearsal
+
         return Rehearsal(self.handlers, self.settings, self._swap, self.schedules.declared)
 
     @property

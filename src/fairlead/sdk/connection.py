@@ -15,8 +15,7 @@ from fairlead.engine.engine import Engine
 from fairlead.engine.facade import Facade
 from fairlead.engine.inline import run_inline
 from fairlead.engine.observe import Observer
-from fairlead.storage.memory import MemoryStore
-from fairlead.storage.opening import open_store
+from fairlead.storage.opening import open_store, prepare_store
 from fairlead.storage.protocol import Store
 
 E = TypeVar("E", bound=Facade)
@@ -64,7 +63,8 @@ class Openings(Generic[E]):
             with self._lock:
                 opening = self._by_loop[loop] = loop.create_task(self._open())
             await self._close_left_behind()
-        return await asyncio.shield(opening)
+        # What is open already needs no waiting, which costs more than asking.
+        return opening.result() if opening.done() else await asyncio.shield(opening)
 
     async def _close_left_behind(self) -> None:
         """Close what was opened in event loops that have ended: synchronous programs may run one for every call."""
@@ -79,11 +79,14 @@ class Openings(Generic[E]):
 
     def inline(self) -> E:
         """The engine for synchronous code; safe for threads, and its coroutines never suspend."""
+        if (inline := self._inline) is not None and self._process == os.getpid():
+            return inline
         with self._lock:
             if self._inline is None or self._process != os.getpid():
-                # What a forked child inherits belongs to its parent.
-                self._process = os.getpid()
+                # What a forked child inherits belongs to its parent. Whose it is now is said last, for it is read
+                # without the lock.
                 self._inline = self._open_inline()
+                self._process = os.getpid()
             return self._inline
 
     async def close(self) -> None:
@@ -124,7 +127,8 @@ class Connection(Openings[Engine]):
         self.settings = settings
         self._clock = clock
         self._observers = observers
-        self._memory = MemoryStore() if url.startswith("memory:") else None
+        prepare_store(url, journal=journal)
+        self._memory = _memory_store() if url.startswith("memory:") else None
 
     async def _open(self) -> Engine:
         engine = self._engine(await self._store(blocking=False), batching=True)
@@ -143,3 +147,10 @@ class Connection(Openings[Engine]):
 
     def _engine(self, store: Store, *, batching: bool) -> Engine:
         return Engine(store, self.settings, clock=self._clock, observers=self._observers, batching=batching)
+
+
+def _memory_store() -> Store:
+    # Imported only by those who use it: it is a third of a megabyte.
+    from fairlead.storage.memory import MemoryStore
+
+    return MemoryStore()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -21,6 +23,15 @@ _EXTRAS: Final = {
     "postgres": "postgres",
 }
 """The schemes, and the extra that must be installed for each."""
+_MODULES: Final = {
+    "memory": "memory",
+    "sqlite": "sqlite.opening",
+    "redis": "redis.store",
+    "rediss": "redis.store",
+    "postgresql": "postgres.store",
+    "postgres": "postgres.store",
+}
+"""Where the store of each scheme is, but for what the scheme says after a plus."""
 
 
 def check_url(url: str) -> None:
@@ -31,6 +42,15 @@ def check_url(url: str) -> None:
             f"store URL {url!r} has the unknown scheme {scheme!r}; use memory://, sqlite:///path/to/file.db, "
             f"redis://host or postgresql://host/database"
         )
+
+
+def prepare_store(url: str, *, journal: str | None = None) -> None:
+    """Import what it takes to open this store, so that whoever uses it first need not wait for that too."""
+    scheme = urlsplit(url).scheme.partition("+")[0]
+    # What is not installed is for `open_store` to say.
+    with contextlib.suppress(ImportError):
+        for module in (_MODULES[scheme],) if journal is None else ("redis.noting", "journal.opening"):
+            importlib.import_module(f"fairlead.storage.{module}")
 
 
 async def open_store(url: str, *, journal: str | None = None, blocking: bool = False) -> Store:

@@ -51,7 +51,9 @@ class Attempt:
     ) -> None:
         """`on_free` is called once, when what the attempt runs on is free again."""
         self.task = task
-        self._context = TaskContext(task, lambda progress: on_progress(task, progress))
+        self.life: asyncio.Task[None] | None = None
+        """What `run` runs in, and `stop` may cancel; set before that begins."""
+        self._context = TaskContext(task, on_progress)
         self._handler = handler
         self._threads = threads
         self._cells = cells
@@ -60,16 +62,21 @@ class Attempt:
         self.deadline = time.monotonic() + task.status.timeout / SECOND
         """When the attempt is to be stopped, on the monotonic clock."""
         self._stop: Stop | None = None
-        self._running: asyncio.Task[object] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def run(self) -> Outcome | None:
         """How the attempt ended; None when its lease is lost, so that there is nothing to say."""
-        self._running = asyncio.current_task()
+        self._running = self.life
         enter(self._context)
         try:
             if self._stop is not None:
                 return self._stopped()
-            result = await self._call()
+            handler = self._handler
+            if handler.place is _LOOP:
+                returned = await handler.function(**handler.signature.decode(self.task.spec.parameters))
+                result = encode_result(handler, returned)
+            else:
+                result = await self._call_elsewhere(handler)
             return CancelConfirmed() if self._should_cancel else Completed(result)
         except asyncio.CancelledError:
             self._uncancel()
@@ -95,22 +102,18 @@ class Attempt:
         if self._running is not None and not (self._in_thread and why is Stop.CANCEL):
             self._running.cancel()
 
-    async def _call(self) -> bytes | None:
-        handler = self._handler
+    async def _call_elsewhere(self, handler: Handler) -> bytes | None:
+        """Call a handler in a thread or a process."""
         if handler.place is _PROCESS:
             return await self._cells.run(handler, self.task, self._context.progress)
         arguments = handler.signature.decode(self.task.spec.parameters)
-        if handler.place is _LOOP:
-            result = await handler.function(**arguments)
-        else:
-            context = contextvars.copy_context()
-            ending = self._threads.run(lambda: handler.function(**arguments), context, self._on_free)
-            self._in_thread = True
-            end = await ending
-            if isinstance(end, Raised):
-                raise end.error
-            result = end.result
-        return encode_result(handler, result)
+        context = contextvars.copy_context()
+        ending = self._threads.run(lambda: handler.function(**arguments), context, self._on_free)
+        self._in_thread = True
+        end = await ending
+        if isinstance(end, Raised):
+            raise end.error
+        return encode_result(handler, end.result)
 
     def _raised(self, error: BaseException) -> Outcome | None:
         if self._stop is not None:

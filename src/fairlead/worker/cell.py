@@ -22,7 +22,7 @@ import msgspec
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.events import Failed
-from fairlead.core.task import Failure, Progress
+from fairlead.core.task import Failure, Progress, Task
 from fairlead.worker.attempt import encode_result, failed, invalid_arguments
 from fairlead.worker.context import TaskContext, enter
 from fairlead.worker.handlers import Handler
@@ -84,7 +84,7 @@ class Cell:
             return asyncio.run(handler.function(**arguments))
         return handler.function(**arguments)
 
-    def _report(self, progress: Progress) -> None:
+    def _report(self, task: Task, progress: Progress) -> None:
         self._channel.sendall(frame(Reported(progress.percent, progress.message)))
 
     def _handler(self, job: Job) -> Handler:

@@ -17,7 +17,7 @@ _MESSAGE_LIMIT: Final = 500
 class TaskContext:
     """One attempt, as its handler sees it."""
 
-    def __init__(self, task: Task, report: Callable[[Progress], None]) -> None:
+    def __init__(self, task: Task, report: Callable[[Task, Progress], None]) -> None:
         self._task = task
         self._report = report
         self.cancel_asked = False
@@ -70,7 +70,7 @@ class TaskContext:
         """Say how far the attempt is; shown to whoever looks, at most about twice a second."""
         if not 0 <= percent <= 100:
             raise ValueError(f"progress of {percent} % is not possible; use 0 to 100")
-        self._report(Progress(percent=float(percent), message=message[:_MESSAGE_LIMIT]))
+        self._report(self._task, Progress(percent=float(percent), message=message[:_MESSAGE_LIMIT]))
 
 
 _current: ContextVar[TaskContext] = ContextVar("fairlead_current_task")

@@ -34,6 +34,18 @@ LOOK_INTERVAL: Final = 1.0
 """How often, in seconds, the keeper looks whether cancel was asked."""
 
 HEADER: Final = 4
+
+PROGRAM: Final = """\
+import sys
+sys.modules["typing_extensions"] = None
+import msgspec
+del sys.modules["typing_extensions"]
+from fairlead.worker.keeping import main
+main()
+"""
+"""What a keeper process runs. msgspec imports typing_extensions where it finds it, for the annotations of users, and a
+process without any has no use for megabytes of it. A store's driver that needs it still gets it."""
+
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 Listener = Callable[[TaskId, Pulse], None]
@@ -268,8 +280,8 @@ class ProcessKeeper:
     async def _spawn(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "fairlead.worker.keeping",
+            "-c",
+            PROGRAM,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -282,7 +294,7 @@ class ProcessKeeper:
 
 
 def _leases(tasks: list[Task]) -> dict[TaskId, LeaseToken]:
-    return {task.id: task.status.lease.token for task in tasks if task.status.lease is not None}
+    return {task.spec.id: task.status.lease.token for task in tasks if task.status.lease is not None}
 
 
 def _drop(held: dict[TaskId, LeaseToken], leases: Mapping[TaskId, LeaseToken]) -> list[TaskId]:

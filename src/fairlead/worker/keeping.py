@@ -1,6 +1,6 @@
 """The keeper process: leases to keep come in over stdin, news of them go out over stdout.
 
-Run as `python -m fairlead.worker.keeping` by a worker.
+Run by a worker, as `fairlead.worker.keeper.PROGRAM`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -18,6 +21,10 @@ from fairlead.engine.inline import run_inline
 from fairlead.engine.leases import StoreLeases
 from fairlead.storage.opening import open_store
 from fairlead.worker.keeper import HEADER, Beater, Brief, Leases, News, Notice, frame, keep
+
+_CHUNK: Final = 1 << 20
+_PAUSE: Final = 0.02
+"""How long, in seconds, what a worker says may wait to be read: nothing next to a lease, long next to a batch."""
 
 
 def is_stopped(process: int) -> bool:
@@ -49,22 +56,37 @@ def _leases(brief: Brief) -> Leases:
     return RemoteLeases(Address(brief.url, brief.remote.key), brief.remote.worker, brief.settings)
 
 
+def messages(stream: int) -> Iterator[bytes]:
+    """The messages that come in over a file descriptor, until it ends.
+
+    After those that were there it pauses, and takes what came meanwhile together: a busy worker has something to say
+    of every batch, and to wake up for each would cost more than to read it.
+    """
+    received = b""
+    while chunk := os.read(stream, _CHUNK):
+        received += chunk
+        start = 0
+        while (first := start + HEADER) <= len(received):
+            end = first + int.from_bytes(received[start:first], "big")
+            if end > len(received):
+                break
+            yield received[first:end]
+            start = end
+        received = received[start:]
+        time.sleep(_PAUSE)
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    notices = sys.stdin.buffer
-
-    def read() -> bytes:
-        header = notices.read(HEADER)
-        return notices.read(int.from_bytes(header, "big")) if header else b""
-
-    brief = msgspec.msgpack.decode(read(), type=Brief)
+    notices = messages(sys.stdin.fileno())
+    brief = msgspec.msgpack.decode(next(notices), type=Brief)
     beater = Beater(_leases(brief))
     over = threading.Event()
 
     def listen() -> None:
         decode = msgspec.msgpack.Decoder(Notice).decode
-        while message := read():
+        for message in notices:
             notice = decode(message)
             beater.hold(notice.held)
             beater.drop(notice.dropped)
@@ -85,9 +107,5 @@ def main() -> None:
     # The first word, which says nothing but that there is someone to say it.
     tell(News())
     keep(beater, brief.settings, tell, wait)
-    # The listening thread may hold the lock of stdin, which an orderly exit would wait for.
+    # There is nothing to put in order, and the listening thread may wait for ever.
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -6,7 +6,7 @@ import asyncio
 import os
 import platform
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from fairlead._version import __version__
 from fairlead.core.errors import LeaseLost
@@ -16,6 +16,9 @@ from fairlead.core.task import Task
 from fairlead.engine.engine import Engine, Settlement
 from fairlead.engine.sweep import Sweeper
 from fairlead.storage.values import Beat, Pulse
+
+_HEAD_START: Final = 2
+"""So many turns of the event loop pass from a slot's coming free until the claim for it is sent."""
 
 
 class Source(Protocol):
@@ -80,15 +83,20 @@ class EngineSource:
         tasks = await self._engine.claim(
             self._worker, self._queues, limit=limit, capabilities=self._capabilities, types=self._types
         )
-        self._limited = self._limited or any(self._holds_back(task) for task in tasks)
+        self._limited = self._limited or self._hold_back(tasks)
         return tasks
 
     async def report(self, beats: Sequence[Beat]) -> list[Pulse]:
         return await self._engine.heartbeat(beats)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
+        if self._engine.is_served:
+            # The claim for the slots that these tasks have left goes first: a server answers it while they are
+            # decided, and settles them while what it gave runs. One that finds both at once does both, then answers.
+            for _ in range(_HEAD_START):
+                await asyncio.sleep(0)
         answers = await self._engine.settle(settlements)
-        if self._limited and any(self._holds_back(settlement.task) for settlement in settlements):
+        if self._limited and self._hold_back([settlement.task for settlement in settlements]):
             self._freed.set()
         return answers
 
@@ -108,9 +116,10 @@ class EngineSource:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    def _holds_back(self, task: Task) -> bool:
-        """Whether others may wait for this task to end."""
-        return task.spec.concurrency_key is not None or task.spec.queue in self._engine.book.limits
+    def _hold_back(self, tasks: Sequence[Task]) -> bool:
+        """Whether others may wait for one of these tasks to end."""
+        limits = self._engine.book.limits
+        return any(task.spec.concurrency_key is not None or task.spec.queue in limits for task in tasks)
 
     async def unserved(self) -> dict[str, int]:
         stats = await self._engine.stats()

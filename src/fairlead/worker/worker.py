@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -178,34 +178,37 @@ class Worker:
             self._say(Settlement(task, HandedBack(_UNKNOWN_TYPE_DELAY)))
             return
         self._free -= 1
-        if task.id in self._attempts:
+        task_id = task.spec.id
+        if task_id in self._attempts:
             # Given to this worker a second time, it is no longer what the first attempt holds.
-            self._heard(task.id, Pulse.LOST)
+            self._heard(task_id, Pulse.LOST)
         attempt = Attempt(task, handler, self._threads, self._cells, self._progressed, self._slot_is_free)
-        self._attempts[task.id] = attempt
+        self._attempts[task_id] = attempt
         if self._leaving.is_set():
             attempt.stop(Stop.HAND_BACK)
-        self._track(asyncio.create_task(self._live(attempt)))
+        attempt.life = self._track(self._live(attempt))
 
     async def _live(self, attempt: Attempt) -> None:
         """One attempt, until there is something to say of it."""
-        self._traces.begin(attempt.task)
+        task = attempt.task
+        self._traces.begin(task)
         outcome = await attempt.run()
-        self._traces.end(attempt.task, outcome)
-        if self._attempts.get(attempt.task.id) is attempt:
-            del self._attempts[attempt.task.id]
-            self._reports.pop(attempt.task.id, None)
+        self._traces.end(task, outcome)
+        task_id = task.spec.id
+        if self._attempts.get(task_id) is attempt:
+            del self._attempts[task_id]
+            self._reports.pop(task_id, None)
         if outcome is None:
-            self._keeper.drop([attempt.task])
+            self._keeper.drop([task])
         else:
-            self._say(Settlement(attempt.task, outcome))
+            self._say(Settlement(task, outcome))
 
     def _say(self, settlement: Settlement) -> None:
         """Have an outcome settled, along with whatever else has ended by then."""
         self._outcomes.append(settlement)
         if not self._settling:
             self._settling = True
-            self._track(asyncio.create_task(self._settle()))
+            self._track(self._settle())
 
     async def _settle(self) -> None:
         """Say how attempts ended until it has been heard: an outcome is never dropped for an outage."""
@@ -244,9 +247,12 @@ class Worker:
                 log.warning("task %s: its lease was lost before it was settled; its outcome is dropped", answer.task_id)
         self._keeper.drop([settlement.task for settlement in batch])
 
-    def _track(self, life: asyncio.Task[None]) -> None:
+    def _track(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Have something run that must come to its end before the worker leaves."""
+        life = asyncio.get_running_loop().create_task(coroutine)
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
+        return life
 
     def _slot_is_free(self) -> None:
         self._free += 1
