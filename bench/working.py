@@ -27,7 +27,7 @@ async def measure(store: str, *, repeats: int) -> list[Figure]:
         latencies = await asyncio.to_thread(start_latencies, store)
         typical.append(statistics.median(latencies) * 1_000)
         worst.append(statistics.quantiles(latencies, n=100)[98] * 1_000)
-    added = [await asyncio.to_thread(overhead, store, 8 if repeats > 1 else 1)]
+    added = await asyncio.to_thread(overhead, store, 8 if repeats > 1 else 1)
     memory, processor = await asyncio.to_thread(idle, store)
     return [
         summed(store, "run a full queue, 1 process", "tasks/s", rates, target=8_000),
@@ -48,13 +48,15 @@ def run_full_queue(store: str, count: int = 40_000, *, observed: bool = False) -
         return float(rate), float(cost)
 
 
-def overhead(store: str, rounds: int) -> float:
-    """How much more CPU a worker takes that counts and logs, in percent: by medians of runs in turn."""
-    costs: dict[bool, list[float]] = {False: [], True: []}
+def overhead(store: str, rounds: int) -> list[float]:
+    """How much more CPU a worker takes that counts and logs, in percent: of neighbouring runs, in turn."""
+    added = []
     for number in range(rounds):
+        costs = {}
         for observed in (False, True) if number % 2 else (True, False):
-            costs[observed].append(run_full_queue(store, observed=observed)[1])
-    return (statistics.median(costs[True]) / statistics.median(costs[False]) - 1) * 100
+            costs[observed] = run_full_queue(store, observed=observed)[1]
+        added.append((costs[True] / costs[False] - 1) * 100)
+    return added
 
 
 def start_latencies(store: str, count: int = 200) -> list[float]:

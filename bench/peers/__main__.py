@@ -19,7 +19,7 @@ from bench.peers.kinds import KINDS, QUICK, Amounts, Kind
 from bench.peers.processes import Failed
 from bench.peers.reporting import Report
 from bench.peers.servers import Servers
-from bench.peers.targets import named_peers
+from bench.peers.targets import OBSERVED, named_peers
 
 FOLDER: Final = ROOT / "build" / "peers"
 BYTES: Final = "bytes per waiting task"
@@ -128,8 +128,8 @@ def main() -> None:
         driver = Driver(servers, report, QUICK if arguments.quick else Amounts(), tuple(arguments.work or ("",)))
         driver.prepare(chosen)
         measure(driver, report, servers, {one.server for one in chosen}, rounds, quick=arguments.quick)
-    report.show()
     report.save(arguments.output)
+    report.show()
 
 
 def measure(driver: Driver, report: Report, servers: Servers, chosen: set[str], rounds: int, *, quick: bool) -> None:
@@ -146,6 +146,8 @@ def measure(driver: Driver, report: Report, servers: Servers, chosen: set[str], 
         for server in _STORES:
             if server in chosen:
                 alone.growth(report, servers, server, backlogs, repeats)
+    if driver.wants(OBSERVED) and "sqlite" in chosen:
+        alone.observed(report, servers, "sqlite", 1 if quick else 5)
     if driver.wants(STARVATION):
         alone.starvation(report, servers)
 

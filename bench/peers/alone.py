@@ -14,9 +14,10 @@ from bench.peers.ledger import OURS
 from bench.peers.programs import program
 from bench.peers.reporting import Report
 from bench.peers.servers import Servers
-from bench.peers.targets import PASSED
+from bench.peers.targets import OBSERVED, PASSED
 from bench.serving import Wrk, submits
 from bench.starving import flooded
+from bench.working import overhead
 from fairlead.core.instant import MINUTE
 from fairlead.core.task import Priority
 from fairlead.worker.serving import _loop_factory
@@ -40,6 +41,13 @@ def growth(report: Report, servers: Servers, server: str, backlogs: tuple[int, .
         share = rates[last][turn] / rates[first][turn]
         work = f"claim + settle at {last:,} waiting, as a share of the rate at {first:,}"
         report.note(turn, server, OURS, work, {"": share})
+
+
+def observed(report: Report, servers: Servers, server: str, rounds: int) -> None:
+    """What it costs a worker to count and to log."""
+    with servers.empty(server) as url:
+        for turn, added in enumerate(overhead("sqlite" if server == "sqlite" else url, rounds)):
+            report.note(turn, server, OURS, OBSERVED, {"": added})
 
 
 def over_http(report: Report, servers: Servers, turn: int, seconds: int) -> None:

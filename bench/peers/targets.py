@@ -57,6 +57,7 @@ RATIOS: Final = (
 )
 _STORES: Final = ("redis", "postgresql", "sqlite")
 GROWTH: Final = "claim + settle at 1,000,000 waiting, as a share of the rate at 10,000"
+OBSERVED: Final = "CPU that metrics and logs at INFO add to a worker, %"
 PASSED: Final = "{store}, a flood of {urgent}: minutes for which newer tasks passed a low one"
 ALONE: Final = (
     *(Target(server, "low before the last high", 0, at_most=True) for server in _STORES),
@@ -68,6 +69,7 @@ ALONE: Final = (
     Target("sqlite", "submit in bulk of 1,000", 40_000),
     Target("sqlite", "claim + settle by 100 at 10,000 waiting", 25_000),
     Target("sqlite", "latency, p50 ms", 5, at_most=True),
+    Target("sqlite", OBSERVED, 10, at_most=True),
     Target("http", "submit by wrk, 32 connections", 10_000),
     Target("http", "submit by wrk, 32 connections, p95 ms", 10, at_most=True),
     Target("http", "submit by wrk in batches of 100", 30_000),
