@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +41,8 @@ class Driver:
         self._amounts = amounts
         self._wanted = wanted
         self._contestants: list[Environment] = []
-        self._given_up: set[tuple[str, str]] = set()
-        """Who failed at what: it is not tried again."""
+        self._skipped: set[tuple[str, str]] = set()
+        """Who cannot do what, or failed at it: it is not tried again."""
 
     def prepare(self, chosen: list[Contestant]) -> None:
         """Install those that can be had; the others are reported as missing."""
@@ -82,28 +84,42 @@ class Driver:
 
     def _run(self, turn: int, kind: Kind, environment: Environment) -> None:
         contestant = environment.contestant
-        if (contestant.label, kind.name) in self._given_up:
-            return
-        try:
+
+        def run() -> None:
             with self._servers.empty(contestant.server) as url, contesting(environment, url) as contest:
                 figures = kind.run(contest, self._amounts)
             self._report.note(turn, contestant.server, contestant.name, kind.name, figures)
-        except Failed as error:
-            self._give_up(contestant, kind.name, error)
+            if set(figures.values()) == {None}:
+                self._skipped.add((contestant.label, kind.name))
+
+        self.attempt(contestant.label, kind.name, run)
 
     def _weigh(self, environment: Environment) -> None:
         contestant = environment.contestant
         count = self._amounts.submitted(self._amounts.waiting, contestant)
-        try:
+
+        def run() -> None:
             with self._servers.empty(contestant.server) as url, contesting(environment, url) as contest:
                 weight = contest.bytes_waiting(count, lambda: self._servers.size(contestant.server, url))
             self._report.note(0, contestant.server, contestant.name, BYTES, {"": weight})
-        except Failed as error:
-            self._give_up(contestant, BYTES, error)
 
-    def _give_up(self, contestant: Contestant, work: str, error: Failed) -> None:
-        self._given_up.add((contestant.label, work))
-        self._report.remark(f"{contestant.label} failed at “{work}”: {error}")
+        self.attempt(contestant.label, BYTES, run)
+
+    def attempt(self, who: str, work: str, run: Callable[[], None]) -> None:
+        """Have some work done; what fails is reported and not tried again, and the rest goes on."""
+        if (who, work) in self._skipped:
+            return
+        try:
+            run()
+        except Failed as error:
+            self._give_up(who, work, str(error))
+        except Exception as error:
+            # Half an hour of figures is not to be lost for one.
+            self._give_up(who, work, f"{type(error).__name__}: {error}")
+
+    def _give_up(self, who: str, work: str, why: str) -> None:
+        self._skipped.add((who, work))
+        self._report.remark(f"{who} failed at “{work}”: {why}")
 
 
 def main() -> None:
@@ -126,30 +142,36 @@ def main() -> None:
         servers = Servers(stack)
         report = Report(QUICK if arguments.quick else Amounts(), servers.versions)
         driver = Driver(servers, report, QUICK if arguments.quick else Amounts(), tuple(arguments.work or ("",)))
-        driver.prepare(chosen)
-        measure(driver, report, servers, {one.server for one in chosen}, rounds, quick=arguments.quick)
-    report.save(arguments.output)
-    report.show()
+        try:
+            driver.prepare(chosen)
+            measure(driver, report, servers, {one.server for one in chosen}, rounds, quick=arguments.quick)
+        finally:
+            # What was measured before someone lost patience, too.
+            report.save(arguments.output)
+            report.show()
 
 
 def measure(driver: Driver, report: Report, servers: Servers, chosen: set[str], rounds: int, *, quick: bool) -> None:
-    """All rounds, and what is measured of fairlead alone."""
+    """All rounds, and what is measured of fairlead and of the servers alone."""
     single, waiting = (200, 5_000) if quick else (2_000, 20_000)
+    seconds = 2 if quick else alone.SECONDS_OF_HTTP // rounds
+    stores = [server for server in _STORES if server in chosen]
     for turn in range(rounds):
         driver.run_round(turn)
         if driver.wants(WRK) and "http" in chosen:
-            alone.over_http(report, servers, turn, 2 if quick else alone.SECONDS_OF_HTTP // rounds)
+            driver.attempt("fairlead", WRK, partial(alone.over_http, report, servers, turn, seconds))
         if driver.wants(CEILINGS):
-            alone.ceilings(report, servers, turn, chosen, single=single, waiting=waiting)
+            for server in stores:
+                bare = partial(alone.ceilings, report, servers, turn, server, single=single, waiting=waiting)
+                driver.attempt(server, CEILINGS, bare)
     if driver.wants(GROWTH):
         backlogs, repeats = ((10_000, 50_000), 2) if quick else ((10_000, 100_000, 1_000_000), 7)
-        for server in _STORES:
-            if server in chosen:
-                alone.growth(report, servers, server, backlogs, repeats)
+        for server in stores:
+            driver.attempt(server, GROWTH, partial(alone.growth, report, servers, server, backlogs, repeats))
     if driver.wants(OBSERVED) and "sqlite" in chosen:
-        alone.observed(report, servers, "sqlite", 1 if quick else 5)
+        driver.attempt("fairlead", OBSERVED, partial(alone.observed, report, servers, "sqlite", 1 if quick else 5))
     if driver.wants(STARVATION):
-        alone.starvation(report, servers)
+        driver.attempt("fairlead", STARVATION, partial(alone.starvation, report, servers))
 
 
 if __name__ == "__main__":

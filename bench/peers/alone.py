@@ -81,21 +81,19 @@ def starvation(report: Report, servers: Servers) -> None:
             report.note(0, "virtual time", OURS, passed, {"": waits.passed / MINUTE})
 
 
-def ceilings(report: Report, servers: Servers, turn: int, chosen: set[str], *, single: int, waiting: int) -> None:
-    """What the servers do with no queue in front of them."""
-    if "redis" in chosen:
-        with servers.empty("redis"):
-            port = servers.redis.port
-            try:
-                report.bound(turn, "redis", redis.server_alone(program("redis-benchmark"), port, 10 * waiting))
-            except Missing as error:
-                report.remark(f"redis-benchmark is missing: {error}")
-            scripts = redis.scripts_alone(port, lambda: servers.redis.ask("FLUSHALL"), single=single, waiting=waiting)
-            report.bound(turn, "redis", scripts)
-    if "postgresql" in chosen:
-        with servers.empty("postgresql") as url:
-            report.bound(turn, "postgresql", asyncio.run(postgresql.measure(url, single=single, waiting=waiting)))
-    if "sqlite" in chosen:
-        with servers.empty("sqlite") as url:
-            path = url.removeprefix("sqlite:///")
-            report.bound(turn, "sqlite", sqlite.measure(path, single=single, waiting=waiting))
+def ceilings(report: Report, servers: Servers, turn: int, server: str, *, single: int, waiting: int) -> None:
+    """What a server does with no queue in front of it."""
+    with servers.empty(server) as url:
+        match server:
+            case "redis":
+                port = servers.redis.port
+                report.bound(turn, server, redis.scripts_alone(port, servers.flush, single=single, waiting=waiting))
+                try:
+                    report.bound(turn, server, redis.server_alone(program("redis-benchmark"), port, 10 * waiting))
+                except Missing as error:
+                    report.remark(f"redis-benchmark is missing: {error}")
+            case "postgresql":
+                report.bound(turn, server, asyncio.run(postgresql.measure(url, single=single, waiting=waiting)))
+            case _:
+                path = url.removeprefix("sqlite:///")
+                report.bound(turn, server, sqlite.measure(path, single=single, waiting=waiting))

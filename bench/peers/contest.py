@@ -31,7 +31,7 @@ LINE: Final = 31
 """The length of a line that a task writes."""
 PATIENCE: Final = 120.0
 """Seconds within which a contestant has submitted what it was asked for."""
-_SETTLES: Final = 2.0
+_SETTLES: Final = 1.0
 _IDLE: Final = 5.0
 _FEW: Final = 100
 
@@ -98,9 +98,16 @@ class Contest:
 
     def latencies(self, count: int) -> list[float]:
         """Milliseconds from before each submit to the first line of its task, on a system that is idle and awake."""
-        with self._workers(1) as workers:
-            moments = msgspec.convert(self.ask("pace", count), list[int])
-            until(count + 1, self._lines, workers)
+        if self.contestant.server == "postgresql":
+            # Tables are made by one process: two that try at once get in each other's way.
+            self.ask("crowd", 0)
+        with self._workers(1) as (worker,):
+            try:
+                moments = msgspec.convert(self.ask("pace", count), list[int])
+            except Failed:
+                worker.check()
+                raise
+            until(count + 1, self._lines, [worker])
         began = dict(self._ran())
         return [(began[number] - sent) / 1e6 for number, sent in enumerate(moments)]
 

@@ -40,19 +40,45 @@ OURS: Final = (
     Contestant("fairlead", "on_fairlead.py", "redis", settings=_DEFAULTS),
     Contestant("fairlead", "on_fairlead.py", "postgresql", settings=_DEFAULTS),
     Contestant("fairlead", "on_fairlead.py", "sqlite", settings=f"{_DEFAULTS}, synchronous=FULL"),
-    Contestant("fairlead", "on_fairlead.py", "http", settings="client and worker over HTTP, one server on Redis"),
+    Contestant(
+        "fairlead", "on_fairlead.py", "http", settings="client and worker over HTTP, one server on Redis", runs=0.5
+    ),
 )
 PEERS: Final = (
-    Contestant("Celery", "on_celery.py", "redis", ("celery[redis]", "hiredis"), "8 threads, prefetch 16", 0.1, 0.1),
-    Contestant("RQ", "on_rq.py", "redis", ("rq", "hiredis"), "SimpleWorker, which does not fork", 0.2, 0.04),
     Contestant(
-        "Dramatiq", "on_dramatiq.py", "redis", ("dramatiq[redis]", "hiredis"), "8 threads, prefetch 500", 0.2, 0.2
+        "Celery",
+        "on_celery.py",
+        "redis",
+        ("celery[redis]", "hiredis"),
+        "8 threads, prefetch 64 each",
+        submits=0.1,
+        runs=0.05,
     ),
-    Contestant("Huey", "on_huey.py", "redis", ("huey", "redis", "hiredis"), "4 threads", 0.4, 0.2),
-    Contestant("Huey", "on_huey.py", "sqlite", ("huey", "redis", "hiredis"), "4 threads, fsync", 0.2, 0.2),
-    Contestant("arq", "on_arq.py", "redis", ("arq", "hiredis", "uvloop"), "100 jobs, poll delay 10 ms", 0.1, 0.1),
     Contestant(
-        "Taskiq", "on_taskiq.py", "redis", ("taskiq", "taskiq-redis", "hiredis", "uvloop"), "streams by 100", 0.2, 0.2
+        "RQ", "on_rq.py", "redis", ("rq", "hiredis"), "SimpleWorker, which does not fork", submits=0.2, runs=0.025
+    ),
+    Contestant(
+        "Dramatiq",
+        "on_dramatiq.py",
+        "redis",
+        ("dramatiq[redis]", "hiredis"),
+        "8 threads, prefetch 500",
+        submits=0.2,
+        runs=0.2,
+    ),
+    Contestant("Huey", "on_huey.py", "redis", ("huey", "redis", "hiredis"), "4 threads", submits=0.4, runs=0.1),
+    Contestant("Huey", "on_huey.py", "sqlite", ("huey", "redis", "hiredis"), "4 threads, fsync", submits=0.2, runs=0.1),
+    Contestant(
+        "arq", "on_arq.py", "redis", ("arq", "hiredis", "uvloop"), "100 jobs, poll delay 10 ms", submits=0.1, runs=0.075
+    ),
+    Contestant(
+        "Taskiq",
+        "on_taskiq.py",
+        "redis",
+        ("taskiq", "taskiq-redis", "hiredis", "uvloop"),
+        "streams by 100",
+        submits=0.2,
+        runs=0.1,
     ),
     Contestant(
         "SAQ",
@@ -60,10 +86,10 @@ PEERS: Final = (
         "redis",
         ("saq[redis]", "typing_extensions", "hiredis", "uvloop"),
         "concurrency 100",
-        0.2,
-        0.2,
+        submits=0.2,
+        runs=0.1,
     ),
-    Contestant("streaQ", "on_streaq.py", "redis", ("streaq", "uvloop"), "concurrency 100", 0.4, 0.2),
+    Contestant("streaQ", "on_streaq.py", "redis", ("streaq", "uvloop"), "concurrency 100", submits=0.4, runs=0.1),
     Contestant("BullMQ", "on_bullmq.mjs", "redis", ("bullmq", "ioredis"), "Node, concurrency 100"),
     Contestant(
         "Procrastinate",
@@ -71,8 +97,8 @@ PEERS: Final = (
         "postgresql",
         ("procrastinate", "psycopg[binary]", "uvloop"),
         "concurrency 100",
-        0.4,
-        0.04,
+        submits=0.4,
+        runs=0.02,
     ),
     Contestant(
         "PgQueuer", "on_pgqueuer.py", "postgresql", ("pgqueuer[asyncpg]", "uvloop"), "batches of 100; keeps no results"

@@ -22,7 +22,7 @@ class Amounts(Struct, frozen=True, kw_only=True):
     crowd: int = 10_000
     bulk: int = 50_000
     run: int = 40_000
-    pace: int = 300
+    pace: int = 200
     low: int = 50_000
     high: int = 1_000
     waiting: int = 20_000

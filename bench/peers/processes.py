@@ -15,7 +15,7 @@ STALLS: Final = 15.0
 """Seconds without progress after which a worker is given up."""
 LASTS: Final = 90.0
 """Seconds after which it is given up although it goes on."""
-_STOPS: Final = 3.0
+_STOPS: Final = 1.0
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 

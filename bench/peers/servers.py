@@ -22,10 +22,8 @@ class Servers:
     def __init__(self, stack: contextlib.ExitStack) -> None:
         if "TEST_REDIS_SERVER" not in os.environ and (found := redis_server()) is not None:
             os.environ["TEST_REDIS_SERVER"] = str(found)
-        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=ROOT, prefix=".bench-")))
         self.redis = stack.enter_context(contextlib.contextmanager(started_single)())
         self._postgres = stack.enter_context(contextlib.contextmanager(started)())
-        self._files = 0
 
     @property
     def versions(self) -> str:
@@ -40,11 +38,11 @@ class Servers:
         """The URL of an empty server of this kind, which is emptied again afterwards."""
         match kind:
             case "redis":
-                self.redis.ask("FLUSHALL", timeout=60)
+                self.flush()
                 try:
                     yield self.redis.url()
                 finally:
-                    self.redis.ask("FLUSHALL", timeout=60)
+                    self.flush()
             case "postgresql":
                 database = self._postgres.create_database()
                 try:
@@ -55,13 +53,12 @@ class Servers:
                 with self.empty("redis") as url, served(url) as (address, _):
                     yield address
             case _:
-                self._files += 1
-                path = self._folder / f"tasks-{self._files}.db"
-                try:
-                    yield f"sqlite:///{path}"
-                finally:
-                    for file in self._folder.glob(f"{path.name}*"):
-                        file.unlink(missing_ok=True)
+                with tempfile.TemporaryDirectory(dir=ROOT, prefix=".bench-", ignore_cleanup_errors=True) as folder:
+                    yield f"sqlite:///{folder}/tasks.db"
+
+    def flush(self) -> None:
+        """Empty Redis."""
+        self.redis.ask("FLUSHALL", timeout=60)
 
     def size(self, kind: str, url: str) -> int:
         """Bytes of memory or disk that a queue takes there."""
