@@ -140,8 +140,10 @@ def main() -> None:
     rounds = 1 if arguments.quick else max(1, arguments.rounds)
     with contextlib.ExitStack() as stack:
         servers = Servers(stack)
-        report = Report(QUICK if arguments.quick else Amounts(), servers.versions)
-        driver = Driver(servers, report, QUICK if arguments.quick else Amounts(), tuple(arguments.work or ("",)))
+        amounts = QUICK if arguments.quick else Amounts()
+        whole = not (arguments.only or arguments.server or arguments.work)
+        report = Report(amounts, servers.versions, whole=whole)
+        driver = Driver(servers, report, amounts, tuple(arguments.work or ("",)))
         try:
             driver.prepare(chosen)
             measure(driver, report, servers, {one.server for one in chosen}, rounds, quick=arguments.quick)

@@ -38,12 +38,13 @@ _Row = tuple[str, ...]
 class Report:
     """Collects figures, and says what they come to."""
 
-    def __init__(self, amounts: Amounts, servers: str) -> None:
+    def __init__(self, amounts: Amounts, servers: str, *, whole: bool = True) -> None:
         self.ledger = Ledger()
         self._ceilings = Ledger()
         self._likes: dict[tuple[str, str], str] = {}
         self._amounts = amounts
         self._servers = servers
+        self._whole = whole
         self._contestants: list[tuple[Contestant, str]] = []
         self._remarks: list[str] = []
         self._began = time.monotonic()
@@ -75,9 +76,9 @@ class Report:
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Every target for a server that took part."""
-        measured = set(self.ledger.servers())
-        return [judged(self.ledger, target) for target in TARGETS if target.server in measured]
+        """Every target; of a run that was not to measure everything, those that it did measure."""
+        verdicts = [judged(self.ledger, target) for target in TARGETS]
+        return [verdict for verdict in verdicts if self._whole or verdict.measured is not None]
 
     def show(self) -> None:
         console = Console(width=180)
@@ -105,7 +106,7 @@ class Report:
     def _tables(self) -> list[tuple[str, _Row, list[_Row]]]:
         """Title, head and rows of each table."""
         tables: list[tuple[str, _Row, list[_Row]]] = [
-            ("Targets", ("server", "work", "against", "measured", "runs", "target", ""), self._verdict_rows())
+            ("Targets", ("server", "work", "against", "measured", "extremes", "target", ""), self._verdict_rows())
         ]
         for server in self.ledger.servers():
             names = self.ledger.contestants(server)
