@@ -41,7 +41,12 @@ OURS: Final = (
     Contestant("fairlead", "on_fairlead.py", "postgresql", settings=_DEFAULTS),
     Contestant("fairlead", "on_fairlead.py", "sqlite", settings=f"{_DEFAULTS}, synchronous=FULL"),
     Contestant(
-        "fairlead", "on_fairlead.py", "http", settings="client and worker over HTTP, one server on Redis", runs=0.5
+        "fairlead",
+        "on_fairlead.py",
+        "http",
+        settings="client and worker over HTTP, one server on Redis",
+        submits=0.2,
+        runs=0.25,
     ),
 )
 PEERS: Final = (
@@ -70,16 +75,16 @@ PEERS: Final = (
         "on_saq.py",
         "redis",
         ("saq[redis]", "typing_extensions", "hiredis", "uvloop"),
-        "concurrency 100",
+        "concurrency 20",
         submits=0.2,
         runs=0.1,
     ),
     Contestant(
         "RQ", "on_rq.py", "redis", ("rq", "hiredis"), "SimpleWorker, which does not fork", submits=0.2, runs=0.025
     ),
-    Contestant("streaQ", "on_streaq.py", "redis", ("streaq", "uvloop"), "concurrency 100", submits=0.4, runs=0.1),
+    Contestant("streaQ", "on_streaq.py", "redis", ("streaq", "uvloop"), "concurrency 16", submits=0.4, runs=0.1),
     Contestant(
-        "arq", "on_arq.py", "redis", ("arq", "hiredis", "uvloop"), "100 jobs, poll delay 10 ms", submits=0.1, runs=0.075
+        "arq", "on_arq.py", "redis", ("arq", "hiredis", "uvloop"), "50 jobs, poll delay 10 ms", submits=0.1, runs=0.075
     ),
     Contestant(
         "Celery",

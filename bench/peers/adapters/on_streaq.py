@@ -9,7 +9,7 @@ from streaq import Worker
 
 worker = Worker(
     redis_url=harness.URL or "redis://127.0.0.1",
-    concurrency=100,
+    concurrency=16,
     priorities=["low", "high"],
     anyio_kwargs={"use_uvloop": True},
 )
