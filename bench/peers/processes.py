@@ -76,10 +76,7 @@ def until(wanted: int, progress: Callable[[], int], workers: list[Worker]) -> No
 
 def family(process: int) -> list[int]:
     """A process and all that descend from it."""
-    try:
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    except OSError:
-        return []
+    children = _read(Path(f"/proc/{process}/task/{process}/children")).split()
     return [process, *(each for child in children for each in family(int(child)))]
 
 
@@ -94,19 +91,28 @@ def resident_memory(process: int) -> float:
 
 
 def _kilobytes(process: int, file: str, name: str) -> int:
-    return int(Path(f"/proc/{process}/{file}").read_text().partition(f"\n{name}")[2].split()[0])
+    words = _read(Path(f"/proc/{process}/{file}")).partition(f"\n{name}")[2].split()
+    return int(words[0]) if words else 0
 
 
 def processor_seconds(process: int) -> float:
     """CPU time of a process and its children so far."""
-    fields = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in family(process)]
-    return sum(int(spent[11]) + int(spent[12]) for spent in fields) / _TICKS
+    fields = [_read(Path(f"/proc/{each}/stat")).rpartition(")")[2].split() for each in family(process)]
+    return sum(int(spent[11]) + int(spent[12]) for spent in fields if spent) / _TICKS
 
 
 def fine_processor_seconds(process: int) -> float:
     """The same of the threads that live, to the nanosecond: for what hardly works at all."""
     threads = [file for each in family(process) for file in Path(f"/proc/{each}/task").glob("*/schedstat")]
-    return sum(int(file.read_text().split()[0]) for file in threads) / 1e9
+    return sum(int(said.split()[0]) for file in threads if (said := _read(file))) / 1e9
+
+
+def _read(path: Path) -> str:
+    """What the system says of a process or a thread; nothing if it has just ended."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def last_line(text: str) -> str:
