@@ -75,7 +75,7 @@ PEERS: Final = (
         "on_saq.py",
         "redis",
         ("saq[redis]", "typing_extensions", "hiredis", "uvloop"),
-        "concurrency 20",
+        "concurrency 100",
         submits=0.2,
         runs=0.1,
     ),
@@ -84,7 +84,7 @@ PEERS: Final = (
     ),
     Contestant("streaQ", "on_streaq.py", "redis", ("streaq", "uvloop"), "concurrency 16", submits=0.4, runs=0.1),
     Contestant(
-        "arq", "on_arq.py", "redis", ("arq", "hiredis", "uvloop"), "50 jobs, poll delay 10 ms", submits=0.1, runs=0.075
+        "arq", "on_arq.py", "redis", ("arq", "hiredis", "uvloop"), "100 jobs, poll delay 10 ms", submits=0.1, runs=0.075
     ),
     Contestant(
         "Celery",
@@ -96,7 +96,11 @@ PEERS: Final = (
         runs=0.05,
     ),
     Contestant(
-        "PgQueuer", "on_pgqueuer.py", "postgresql", ("pgqueuer[asyncpg]", "uvloop"), "batches of 100; keeps no results"
+        "PgQueuer",
+        "on_pgqueuer.py",
+        "postgresql",
+        ("pgqueuer[asyncpg]", "uvloop"),
+        "batches of 1,000; keeps no results",
     ),
     Contestant(
         "Procrastinate",

@@ -188,8 +188,13 @@ class Report:
         ]
         for one, _ in self._contestants:
             if one.submits < 1 or one.runs < 1:
-                low, ran = amounts.submitted(amounts.low, one), amounts.ran(one)
-                lines.append(f"{one.label}, which is slower: {low:,} low tasks, a full queue of {ran:,}")
+                bulk, low, ran = (
+                    amounts.submitted(amounts.bulk, one),
+                    amounts.submitted(amounts.low, one),
+                    amounts.ran(one),
+                )
+                least = f"{bulk:,} in bulk, {low:,} low tasks if it has priorities, a full queue of {ran:,}"
+                lines.append(f"{one.label}, which is slower: {least}")
         return lines
 
     def _data(self) -> dict[str, object]:

@@ -32,7 +32,7 @@ class OnArq(harness.Peer):
     def work(self) -> None:
         async def serve() -> None:
             await Worker(
-                [tick], redis_settings=SETTINGS, max_jobs=50, poll_delay=0.01, keep_result=3600, handle_signals=True
+                [tick], redis_settings=SETTINGS, max_jobs=100, poll_delay=0.01, keep_result=3600, handle_signals=True
             ).async_run()
 
         harness.run(serve())

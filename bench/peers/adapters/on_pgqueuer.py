@@ -1,4 +1,4 @@
-"""PgQueuer on PostgreSQL through asyncpg, claiming 100 at once."""
+"""PgQueuer on PostgreSQL through asyncpg, claiming 1,000 at once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OnPgQueuer(harness.Peer):
                 assert job.payload is not None
                 harness.tick(int(job.payload))
 
-            await queue.run(batch_size=100, dequeue_timeout=timedelta(seconds=1))
+            await queue.run(batch_size=1_000, dequeue_timeout=timedelta(seconds=1))
 
         harness.run(serve())
 

@@ -33,7 +33,7 @@ class OnSaq(harness.Peer):
     def work(self) -> None:
         async def serve() -> None:
             await self.open()
-            await Worker(self._queue, functions=[tick], concurrency=20, dequeue_timeout=1).start()
+            await Worker(self._queue, functions=[tick], concurrency=100, dequeue_timeout=1).start()
 
         harness.run(serve())
 
