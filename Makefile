@@ -16,7 +16,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F '[ :].*## ' '/^[a-z ]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: $(READY) ## Make .venv from the lock (every other target does so when needed)
@@ -64,13 +64,14 @@ unit: $(READY) ## The fast tests only (ARGS='-k word' narrows them)
 soak: $(READY) ## The long tests under load and faults
 	$(PYTEST) -m soak --timeout 7200 $(ARGS)
 
-.PHONY: bench
-bench: $(READY) ## Measure fairlead on this machine
-	$(BIN)/python -m bench $(ARGS)
-
-.PHONY: peers
-peers: $(READY) ## Measure fairlead beside its peers, each in an environment of its own under build/peers
+# `make peers` is another name for it.
+.PHONY: bench peers
+bench peers: $(READY) ## Measure fairlead beside its peers and the bare servers (ARGS=--quick: a first impression)
 	$(BIN)/python -m bench.peers $(ARGS)
+
+.PHONY: alone
+alone: $(READY) ## Measure fairlead alone: its stores, its engine and a worker (ARGS=--quick)
+	$(BIN)/python -m bench $(ARGS)
 
 .PHONY: screenshots
 screenshots: $(READY) ## Take pictures of every page of the dashboard for the documentation

@@ -1,4 +1,4 @@
-"""`make bench`: measure, print, and write build/bench.json. `--quick` for a first impression."""
+"""`make alone`: measure fairlead, print, and write build/bench.json. `--quick` for a first impression."""
 
 from __future__ import annotations
 

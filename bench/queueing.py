@@ -124,29 +124,35 @@ async def fill(engine: Engine, count: int) -> float:
 
 
 async def at_backlogs(store: str, repeats: int, backlogs: tuple[int, ...]) -> list[Figure]:
+    """Claim and settle at each backlog, and how the rate at the largest compares with that at the least."""
+    rates = await backlog_rates(store, repeats, backlogs)
+    figures = [
+        summed(
+            store,
+            f"claim + settle by {BATCH} at {backlog:,} waiting",
+            "tasks/s",
+            values,
+            # What a larger backlog may cost is said by the ratio.
+            target=25_000 if backlog == backlogs[0] else None,
+        )
+        for backlog, values in rates.items()
+    ]
+    growth = [most / least for least, most in zip(rates[backlogs[0]], rates[backlogs[-1]], strict=True)]
+    name = f"rate at {backlogs[-1]:,} waiting / at {backlogs[0]:,}"
+    return [*figures, summed(store, name, "ratio", growth, target=0.8)]
+
+
+async def backlog_rates(store: str, repeats: int, backlogs: tuple[int, ...]) -> dict[int, list[float]]:
     """Claim and settle at each backlog, in turn and several times over, so that a noisy minute hurts all alike."""
-    values: dict[int, list[float]] = {backlog: [] for backlog in backlogs}
+    rates: dict[int, list[float]] = {backlog: [] for backlog in backlogs}
     async with AsyncExitStack() as opened:
         engines = {backlog: await opened.enter_async_context(fresh_engine(store)) for backlog in backlogs}
         for backlog, engine in engines.items():
             await fill(engine, backlog)
         for _ in range(repeats):
             for backlog, engine in engines.items():
-                values[backlog].append(await claim_and_settle(engine))
-    figures = [
-        summed(
-            store,
-            f"claim + settle by {BATCH} at {backlog:,} waiting",
-            "tasks/s",
-            values[backlog],
-            # What a larger backlog may cost is said by the ratio.
-            target=25_000 if backlog == backlogs[0] else None,
-        )
-        for backlog in backlogs
-    ]
-    growth = figures[-1].value / figures[0].value
-    name = f"rate at {backlogs[-1]:,} waiting / at {backlogs[0]:,}"
-    return [*figures, summed(store, name, "ratio", [growth], target=0.8)]
+                rates[backlog].append(await claim_and_settle(engine))
+    return rates
 
 
 async def claim_and_settle(engine: Engine, count: int = 5_000) -> float:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import statistics
+import shutil
 import subprocess
 import tempfile
 import time
@@ -15,41 +14,59 @@ from typing import Final
 
 import msgspec
 
-from bench.peers.environments import Environment
+from bench.peers.environments import Contestant, Environment
+from bench.peers.processes import (
+    Failed,
+    Worker,
+    end_group,
+    fine_processor_seconds,
+    last_line,
+    processor_seconds,
+    resident_memory,
+    shared_memory,
+    until,
+)
 
 LINE: Final = 31
 """The length of a line that a task writes."""
-PATIENCE: Final = 300.0
-_SETTLES: Final = 2.0
-_STALLS: Final = 30.0
-"""Seconds without progress after which a worker is given up."""
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-
-
-class Failed(Exception):
-    """A contestant did not do what was asked of it, and what it said."""
+PATIENCE: Final = 120.0
+"""Seconds within which a contestant has submitted what it was asked for."""
+_SETTLES: Final = 1.0
+_IDLE: Final = 5.0
+_FEW: Final = 100
 
 
 class Contest:
     """One contestant on one empty server."""
 
-    def __init__(self, environment: Environment, url: str) -> None:
+    def __init__(self, environment: Environment, url: str, folder: Path) -> None:
         self._environment = environment
-        self._log = Path(tempfile.mkdtemp(dir=_memory_folder())) / "log"
+        self._log = folder / "log"
         self._variables = os.environ | {"BENCH_URL": url, "BENCH_LOG": str(self._log)}
+
+    @property
+    def contestant(self) -> Contestant:
+        return self._environment.contestant
 
     def ask(self, *arguments: object) -> object:
         """What the adapter answers; None if its queue cannot do this."""
-        done = subprocess.run(
-            self._environment.command(*arguments),
+        command = self._environment.command(*arguments)
+        with subprocess.Popen(
+            command,
             env=self._variables,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=PATIENCE,
-        )
-        if done.returncode != 0:
-            raise Failed(_last_line(done.stderr))
-        return msgspec.json.decode(done.stdout.splitlines()[-1])
+            start_new_session=True,
+        ) as process:
+            try:
+                said, complained = process.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                end_group(process)
+                raise Failed(f"it was not done within {PATIENCE:g} s") from None
+        if process.returncode != 0:
+            raise Failed(last_line(complained))
+        return msgspec.json.decode(said.splitlines()[-1])
 
     def rate(self, command: str, count: int) -> float | None:
         """Tasks a second, submitted in this way."""
@@ -66,25 +83,31 @@ class Contest:
     def drain(self, count: int, processes: int) -> tuple[float, float]:
         """The rate at which a full queue is run, and CPU seconds of the workers per 10,000 tasks.
 
-        The first tenth is left out: it shows how long the worker takes to start.
+        The first tenth is left out of the rate: it shows how long a worker takes to start.
         """
         self.fill(count)
         with self._workers(processes) as workers:
-            _until(lambda: self._lines() > 0, lambda: self._lines())
-            spent, began = sum(map(_processor_seconds, workers)), self._lines()
-            _until(lambda: self._lines() >= count, lambda: self._lines())
-            spent = sum(map(_processor_seconds, workers)) - spent
+            until(1, self._lines, workers)
+            spent, began = sum(processor_seconds(worker.pid) for worker in workers), self._lines()
+            until(count, self._lines, workers)
+            spent = sum(processor_seconds(worker.pid) for worker in workers) - spent
         moments = sorted(moment for _, moment in self._ran())
         first = len(moments) // 10
         seconds = (moments[-1] - moments[first]) / 1e9
-        return (len(moments) - 1 - first) / seconds, spent / (count - began) * 10_000
+        return (len(moments) - 1 - first) / seconds, spent / max(count - began, 1) * 10_000
 
     def latencies(self, count: int) -> list[float]:
-        """Milliseconds from before each submit to the first line of its task, on a system that is idle."""
-        with self._workers(1):
-            time.sleep(_SETTLES)
-            moments = msgspec.convert(self.ask("pace", count), list[int])
-            _until(lambda: self._lines() >= count, lambda: self._lines())
+        """Milliseconds from before each submit to the first line of its task, on a system that is idle and awake."""
+        if self.contestant.server == "postgresql":
+            # Tables are made by one process: two that try at once get in each other's way.
+            self.ask("crowd", 0)
+        with self._workers(1) as (worker,):
+            try:
+                moments = msgspec.convert(self.ask("pace", count), list[int])
+            except Failed:
+                worker.check()
+                raise
+            until(count + 1, self._lines, [worker])
         began = dict(self._ran())
         return [(began[number] - sent) / 1e6 for number, sent in enumerate(moments)]
 
@@ -92,38 +115,49 @@ class Contest:
         """How many tasks of low priority ran before the last of high priority, which were submitted after them."""
         if self.ask("mixed", low, high) is None:
             return None
-        with self._workers(1):
-            _until(lambda: self._lines() >= low + high, lambda: self._lines())
-        numbers = [number for number, _ in self._ran()]
-        last = max(at for at, number in enumerate(numbers) if number >= low)
-        return last + 1 - high
+        seen = urgent = before = 0
 
-    def idle(self, seconds: float = 5.0) -> tuple[float, float]:
-        """MB of memory and percent of a core that an idle worker takes."""
+        def look() -> int:
+            nonlocal seen, urgent, before
+            for at, (number, _) in enumerate(self._ran(seen), seen):
+                seen = at + 1
+                if number >= low:
+                    urgent += 1
+                    before = at + 1 - urgent
+            return urgent
+
+        with self._workers(1) as workers:
+            until(high, look, workers)
+        return before
+
+    def idle(self) -> tuple[float, float, float]:
+        """MB of a worker with its children and of its process alone, and percent of a core, after its first task."""
+        self.fill(1)
         with self._workers(1) as (worker,):
+            until(1, self._lines, [worker])
             time.sleep(_SETTLES)
-            before = _processor_seconds(worker)
-            time.sleep(seconds)
-            return _memory(worker), (_processor_seconds(worker) - before) / seconds * 100
+            before = fine_processor_seconds(worker.pid)
+            time.sleep(_IDLE)
+            spent = fine_processor_seconds(worker.pid) - before
+            worker.check()
+            return shared_memory(worker.pid), resident_memory(worker.pid), spent / _IDLE * 100
+
+    def bytes_waiting(self, count: int, size: Callable[[], int]) -> float:
+        """Bytes that a waiting task takes; what the first few take is left out, with all that is there without any."""
+        self.fill(_FEW)
+        before = size()
+        self.fill(count)
+        return (size() - before) / count
 
     @contextlib.contextmanager
-    def _workers(self, processes: int) -> Iterator[list[int]]:
-        with tempfile.TemporaryFile() as output:
-            workers = [
-                subprocess.Popen(
-                    self._environment.command("work"),
-                    env=self._variables,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
-                for _ in range(processes)
-            ]
-            try:
-                yield [worker.pid for worker in workers]
-            finally:
-                for worker in workers:
-                    _stop(worker)
+    def _workers(self, processes: int) -> Iterator[list[Worker]]:
+        with contextlib.ExitStack() as stack:
+            workers = []
+            for _ in range(processes):
+                output = stack.enter_context(tempfile.TemporaryFile())
+                workers.append(Worker(self._environment.command("work"), self._variables, output))
+                stack.callback(workers[-1].stop)
+            yield workers
 
     def _lines(self) -> int:
         try:
@@ -131,60 +165,22 @@ class Contest:
         except FileNotFoundError:
             return 0
 
-    def _ran(self) -> list[tuple[int, int]]:
-        """Which tasks ran, in their order, and when each began."""
-        lines = [line.split() for line in self._log.read_text().splitlines()]
+    def _ran(self, first: int = 0) -> list[tuple[int, int]]:
+        """Which tasks ran, in their order, and when each began; those after the first so many."""
+        count = self._lines() - first
+        if count <= 0:
+            return []
+        with self._log.open("rb") as log:
+            log.seek(first * LINE)
+            lines = [line.split() for line in log.read(count * LINE).splitlines()]
         return [(int(number), int(moment)) for number, moment in lines]
 
 
-def _until(reached: Callable[[], bool], progress: Callable[[], int]) -> None:
-    seen, since = progress(), time.monotonic()
-    while not reached():
-        time.sleep(0.01)
-        if (now := progress()) != seen:
-            seen, since = now, time.monotonic()
-        elif time.monotonic() - since > _STALLS:
-            raise Failed(f"its worker stopped at {seen} tasks")
-
-
-def _stop(worker: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(worker.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        worker.wait(10)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(worker.pid, signal.SIGKILL)
-    worker.wait()
-
-
-def family(process: int) -> list[int]:
-    """A process and all that descend from it."""
+@contextlib.contextmanager
+def contesting(environment: Environment, url: str) -> Iterator[Contest]:
+    """A contest whose log is in memory and is removed afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="fl-bench-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     try:
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    except OSError:
-        return []
-    return [process, *(each for child in children for each in family(int(child)))]
-
-
-def _memory(process: int) -> float:
-    """MB of memory, with what processes share counted once."""
-    rollups = [Path(f"/proc/{each}/smaps_rollup").read_text() for each in family(process)]
-    return sum(int(rollup.partition("\nPss:")[2].split()[0]) for rollup in rollups) * 1024 / 1e6
-
-
-def _processor_seconds(process: int) -> float:
-    fields = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in family(process)]
-    return sum(int(spent[11]) + int(spent[12]) for spent in fields) / _TICKS
-
-
-def _memory_folder() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-
-def _last_line(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
-
-
-def percentile(values: list[float], share: int) -> float:
-    """The value below which so many percent lie."""
-    return statistics.quantiles(values, n=100)[share - 1]
+        yield Contest(environment, url, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -14,8 +14,8 @@ _OURS: Final = "#0b7285"
 _THEIRS: Final = "#868e96"
 
 
-def bars(title: str, figures: Mapping[str, float], ours: str) -> str:
-    """One bar for each figure, the longest first, ours in a colour of its own."""
+def bars(title: str, figures: Mapping[str, float], ours: str, *, least: bool = False) -> str:
+    """One bar for each figure, the best first: the longest, or with `least` the shortest. Ours has its own colour."""
     most = max(figures.values())
     height = 44 + _ROW * len(figures)
     lines = [
@@ -24,13 +24,14 @@ def bars(title: str, figures: Mapping[str, float], ours: str) -> str:
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="12" y="24" font-weight="bold" fill="#212529">{escape(title)}</text>',
     ]
-    for row, (name, value) in enumerate(sorted(figures.items(), key=lambda figure: -figure[1])):
+    digits = 0 if most >= 100 else 2
+    for row, (name, value) in enumerate(sorted(figures.items(), key=lambda figure: figure[1] if least else -figure[1])):
         top = 38 + _ROW * row
         width = max(1.0, value / most * (_WIDTH - _LEFT - _RIGHT))
         lines += [
             f'<text x="{_LEFT - 8}" y="{top + 15}" text-anchor="end" fill="#212529">{escape(name)}</text>',
             f'<rect x="{_LEFT}" y="{top}" width="{width:.1f}" height="{_ROW - 6}" '
             f'fill="{_OURS if name == ours else _THEIRS}"/>',
-            f'<text x="{_LEFT + width + 6:.1f}" y="{top + 15}" fill="#212529">{value:,.0f}</text>',
+            f'<text x="{_LEFT + width + 6:.1f}" y="{top + 15}" fill="#212529">{value:,.{digits}f}</text>',
         ]
     return "\n".join([*lines, "</svg>"]) + "\n"

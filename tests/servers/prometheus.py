@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-_FETCH_WITHIN = 300.0
+from tests.servers.packages import unpack
+
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead-tests"
 
 
@@ -46,30 +47,10 @@ def _fetch() -> Path:
     """Take the program out of Debian's package."""
     with tempfile.TemporaryDirectory(prefix="fl-promtool-") as name:
         folder = Path(name)
-        try:
-            _apt(folder, "download", "prometheus")
-        except subprocess.SubprocessError:
-            # A machine whose lists of packages are gone, as in most images: read them into a folder of our own.
-            own = [f"Dir::State::lists={folder}/lists", f"Dir::Cache={folder}/cache"]
-            options = [word for option in own for word in ("-o", option)]
-            for place in ("lists/partial", "cache/archives/partial"):
-                (folder / place).mkdir(parents=True)
-            _apt(folder, *options, "update")
-            _apt(folder, *options, "download", "prometheus")
-        (package,) = folder.glob("prometheus_*.deb")
-        _run(folder, "dpkg", "-x", str(package), str(folder / "package"))
+        unpack(folder, folder / "package", "prometheus")
         _CACHE.mkdir(parents=True, exist_ok=True)
         # In one step: several test processes may fetch it at once.
         with tempfile.NamedTemporaryFile(dir=_CACHE, delete=False) as fetched:
             fetched.write((folder / "package/usr/bin/promtool").read_bytes())
         Path(fetched.name).chmod(0o755)
         return Path(fetched.name).rename(_CACHE / "promtool")
-
-
-def _apt(folder: Path, *arguments: str) -> None:
-    # Root's apt would give up its rights to a user who cannot write here.
-    _run(folder, "apt-get", "-q", "-o", "APT::Sandbox::User=", *arguments)
-
-
-def _run(folder: Path, *command: str) -> None:
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_FETCH_WITHIN)

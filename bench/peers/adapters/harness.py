@@ -8,7 +8,8 @@ library only.
     adapter.py crowd COUNT       submit from 50 coroutines at once
     adapter.py bulk COUNT        submit 1,000 at a time
     adapter.py mixed LOW HIGH    submit many of low priority, then some of high priority
-    adapter.py pace COUNT        submit one at a time, with pauses; prints when each was submitted
+    adapter.py pace COUNT        submit one at a time, with pauses; prints when each was submitted. One more, whose
+                                 number is COUNT, goes ahead of them: when it has run, all is connected and awake.
     adapter.py work              run tasks until stopped
     adapter.py version           prints which version this is
 """
@@ -21,24 +22,44 @@ import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+try:
+    import uvloop
+except ImportError:
+    uvloop = None
 
 URL = os.environ.get("BENCH_URL", "")
 """The server, or the file, that the queue is on."""
 
 CROWD = 50
 BULK = 1_000
-PAUSE = 0.02
+PAUSE = 0.015
+PATIENCE = 30.0
+"""Seconds within which a worker runs its first task."""
 
+Answer = TypeVar("Answer")
+
+_STARTED = time.perf_counter()
 _log: int | None = None
 
 
-def tick(number: int) -> None:
+def tick(number: int) -> int:
     """The work: append which task this is and when it began to a file in memory. All lines have one length."""
     global _log
     if _log is None:
         _log = os.open(os.environ["BENCH_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(_log, b"%09d %020d\n" % (number, time.monotonic_ns()))
+    return number
+
+
+def run(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Run a coroutine: on uvloop, which every queue that has coroutines gets."""
+    factory = None if uvloop is None else uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(work)
 
 
 class Peer:
@@ -95,7 +116,7 @@ def _one(peer: Peer, count: int) -> float:
 
 
 def _timed(peer: Peer, work: Callable[[], Awaitable[None]]) -> float:
-    async def run() -> float:
+    async def timed() -> float:
         await peer.open()
         began = time.perf_counter()
         await work()
@@ -103,7 +124,7 @@ def _timed(peer: Peer, work: Callable[[], Awaitable[None]]) -> float:
         await peer.close()
         return spent
 
-    return asyncio.run(run())
+    return run(timed())
 
 
 def _one_async(peer: Peer, count: int) -> float:
@@ -139,25 +160,38 @@ def _mixed(peer: Peer, low: int, high: int) -> float:
 
 def _pace(peer: Peer, count: int) -> list[int]:
     if type(peer).submit_sync is Peer.submit_sync:
-        return asyncio.run(_pace_async(peer, count))
+        return run(_pace_async(peer, count))
     peer.open_sync()
+    peer.submit_sync(count)
+    while not _has_run():
+        time.sleep(PAUSE)
     moments = []
     for number in range(count):
+        time.sleep(PAUSE)
         moments.append(time.monotonic_ns())
         peer.submit_sync(number)
-        time.sleep(PAUSE)
     return moments
 
 
 async def _pace_async(peer: Peer, count: int) -> list[int]:
     await peer.open()
+    await peer.submit(count)
+    while not _has_run():  # noqa: ASYNC110 - another process runs it
+        await asyncio.sleep(PAUSE)
     moments = []
     for number in range(count):
+        await asyncio.sleep(PAUSE)
         moments.append(time.monotonic_ns())
         await peer.submit(number)
-        await asyncio.sleep(PAUSE)
     await peer.close()
     return moments
+
+
+def _has_run() -> bool:
+    """Whether any task has; gives up when none has for long."""
+    if time.perf_counter() - _STARTED > PATIENCE:
+        sys.exit(f"no task ran within {PATIENCE:g} s")
+    return Path(os.environ["BENCH_LOG"]).exists()
 
 
 def _work(peer: Peer) -> None:

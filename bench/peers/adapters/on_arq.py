@@ -7,6 +7,7 @@ from typing import Any
 import arq
 import harness
 from arq.connections import RedisSettings
+from arq.worker import Worker
 
 SETTINGS = RedisSettings.from_dsn(harness.URL or "redis://127.0.0.1")
 
@@ -29,9 +30,12 @@ class OnArq(harness.Peer):
         await self._pool.enqueue_job("tick", number)
 
     def work(self) -> None:
-        arq.worker.Worker(
-            [tick], redis_settings=SETTINGS, max_jobs=100, poll_delay=0.01, keep_result=3600, handle_signals=True
-        ).run()
+        async def serve() -> None:
+            await Worker(
+                [tick], redis_settings=SETTINGS, max_jobs=100, poll_delay=0.01, keep_result=3600, handle_signals=True
+            ).async_run()
+
+        harness.run(serve())
 
 
 if __name__ == "__main__":

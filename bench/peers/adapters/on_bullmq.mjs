@@ -1,10 +1,11 @@
 // BullMQ on Redis, by Node: the commands of harness.py.
 import { Queue, Worker } from "bullmq";
-import { openSync, readFileSync, writeSync } from "node:fs";
+import { existsSync, openSync, readFileSync, writeSync } from "node:fs";
 
 const CROWD = 50;
 const BULK = 1000;
-const PAUSE = 20;
+const PAUSE = 15;
+const PATIENCE = 30000;
 
 const url = new URL(process.env.BENCH_URL);
 const connection = { host: url.hostname, port: Number(url.port), maxRetriesPerRequest: null };
@@ -14,6 +15,7 @@ const counts = numbers.map(Number);
 
 const range = (first, last) => Array.from({ length: last - first }, (_, at) => first + at);
 const now = () => process.hrtime.bigint();
+const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE));
 
 let log;
 function tick(number) {
@@ -61,10 +63,16 @@ const commands = {
   pace: (count) =>
     timed(async (queue) => {
       const moments = [];
+      const began = now();
+      await submit(queue, count);
+      while (!existsSync(process.env.BENCH_LOG)) {
+        await pause();
+        if (now() - began > PATIENCE * 1e6) throw new Error(`no task ran within ${PATIENCE} ms`);
+      }
       for (const number of range(0, count)) {
+        await pause();
         moments.push(Number(now()));
         await submit(queue, number);
-        await new Promise((resolve) => setTimeout(resolve, PAUSE));
       }
       return moments;
     }),

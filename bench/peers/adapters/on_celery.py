@@ -11,7 +11,7 @@ app = Celery("bench", broker=harness.URL, backend=harness.URL)
 app.conf.update(
     task_default_queue="bench",
     broker_transport_options={"queue_order_strategy": "priority", "priority_steps": [0, 9]},
-    worker_prefetch_multiplier=16,
+    worker_prefetch_multiplier=64,
     result_expires=3600,
     worker_send_task_events=False,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
@@ -41,7 +40,7 @@ class OnPgQueuer(harness.Peer):
         await self._queries.enqueue(["tick"] * len(numbers), payloads, [priority] * len(numbers))
 
     def work(self) -> None:
-        async def run() -> None:
+        async def serve() -> None:
             await self.open()
             queue = PgQueuer(AsyncpgDriver(await asyncpg.connect(harness.URL)))
 
@@ -52,7 +51,7 @@ class OnPgQueuer(harness.Peer):
 
             await queue.run(batch_size=100, dequeue_timeout=timedelta(seconds=1))
 
-        asyncio.run(run())
+        harness.run(serve())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import harness
@@ -40,11 +39,11 @@ class OnProcrastinate(harness.Peer):
         await tick.configure(priority=10).batch_defer_async(*({"number": number} for number in high))
 
     def work(self) -> None:
-        async def run() -> None:
+        async def serve() -> None:
             await self.open()
             await app.run_worker_async(queues=["bench"], concurrency=100, fetch_job_polling_interval=0.1)
 
-        asyncio.run(run())
+        harness.run(serve())
 
 
 if __name__ == "__main__":

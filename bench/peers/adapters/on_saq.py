@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,11 +31,11 @@ class OnSaq(harness.Peer):
         raise NotImplementedError
 
     def work(self) -> None:
-        async def run() -> None:
+        async def serve() -> None:
             await self.open()
             await Worker(self._queue, functions=[tick], concurrency=100, dequeue_timeout=1).start()
 
-        asyncio.run(run())
+        harness.run(serve())
 
 
 if __name__ == "__main__":

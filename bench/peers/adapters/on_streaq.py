@@ -1,16 +1,18 @@
-"""streaQ on Redis."""
+"""streaQ on Redis streams, on uvloop."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import harness
 from streaq import Worker
 
-worker = Worker(redis_url=harness.URL or "redis://127.0.0.1", concurrency=100, priorities=["low", "high"])
+worker = Worker(
+    redis_url=harness.URL or "redis://127.0.0.1",
+    concurrency=16,
+    priorities=["low", "high"],
+    anyio_kwargs={"use_uvloop": True},
+)
 
 
 @worker.task
@@ -23,7 +25,6 @@ class OnStreaq(harness.Peer):
     package = "streaq"
 
     async def open(self) -> None:
-        self._entered = worker
         await worker.__aenter__()
 
     async def close(self) -> None:
@@ -42,8 +43,7 @@ class OnStreaq(harness.Peer):
         await worker.enqueue_many([tick.enqueue(number).start(priority="high") for number in high])
 
     def work(self) -> None:
-        os.chdir(Path(__file__).parent)
-        os.execv(sys.executable, [sys.executable, "-m", "streaq", "on_streaq:worker"])
+        worker.run_sync()
 
 
 if __name__ == "__main__":

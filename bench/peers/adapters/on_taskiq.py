@@ -35,8 +35,9 @@ class OnTaskiq(harness.Peer):
 
     def work(self) -> None:
         os.chdir(Path(__file__).parent)
-        program = ["taskiq", "worker", "on_taskiq:broker", "--workers", "1", "--max-async-tasks", "200"]
-        os.execv(sys.executable, [sys.executable, "-m", *program, "--log-level", "ERROR"])
+        program = ["taskiq", "worker", "on_taskiq:broker", "--workers", "1", "--log-level", "ERROR"]
+        bounds = ["--max-async-tasks", "200", "--max-prefetch", "200"]
+        os.execv(sys.executable, [sys.executable, "-m", *program, *bounds])
 
 
 if __name__ == "__main__":
