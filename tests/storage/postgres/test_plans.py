@@ -129,7 +129,7 @@ async def test_no_statement_reads_all_tasks(explained: tuple[PostgresStore, Expl
 async def test_a_claim_reads_lane_heads_from_their_index(explained: tuple[PostgresStore, Explaining]) -> None:
     store, explaining = explained
     await store.claim(a_claim(limit=10, policy=Promote()))
-    (plan,) = [plan for plan in explaining.plans if "head AS" in plan.statement]
+    (plan,) = [plan for plan in explaining.plans if "candidate AS" in plan.statement]
     text = "\n".join(plan.lines)
     assert "using task_ready on task" in text
     assert "Tid Scan on task" in text

@@ -13,7 +13,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
-from fairlead.core.order import Line
+from fairlead.core.instant import Instant
+from fairlead.core.order import Line, ServiceKey, Table, service_key
 from fairlead.core.task import Lane, Priority, Task
 from fairlead.storage.merge import merge
 from fairlead.storage.postgres import arrays
@@ -21,7 +22,7 @@ from fairlead.storage.postgres.address import Address
 from fairlead.storage.postgres.arrays import Packed
 from fairlead.storage.postgres.connections import Connections
 from fairlead.storage.postgres.limiting import LimitedClaim
-from fairlead.storage.postgres.rows import task_id_of, task_of
+from fairlead.storage.postgres.rows import claimed_tasks, task_id_of
 from fairlead.storage.postgres.sessions import Row, Session
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.values import Claim
@@ -85,7 +86,10 @@ class Claimer:
         candidates = int(rows[0][0])
         if rows[0][1] is None:
             return [], candidates
-        return [task_of(row[1:]) for row in rows], candidates
+        tasks = claimed_tasks(rows, claim)
+        tables = {order.queue: order.tables[0] for order in claim.queues}
+        tasks.sort(key=lambda task: _service_key(tables[task.spec.queue], task, claim.now))
+        return tasks, candidates
 
     async def _drawn(self, claim: Claim, reach: int) -> tuple[list[Task], int]:
         heads = await self._connections.fetch(
@@ -105,7 +109,7 @@ class Claimer:
         rows = await self._connections.fetch(
             self._statements["take"], (*_lease(claim), claim.limit, arrays.uuids(_in_order(claim, heads, reach)))
         )
-        return [task_of(row) for row in rows], len(heads)
+        return claimed_tasks(rows, claim), len(heads)
 
 
 def _in_order(claim: Claim, heads: Sequence[Row], reach: int) -> list[TaskId]:
@@ -119,6 +123,10 @@ def _in_order(claim: Claim, heads: Sequence[Row], reach: int) -> list[TaskId]:
         for (queue, route, priority), group in groupby(heads, key=lambda row: row[:3])
     ]
     return [task_id for _, task_id in merge(replace(claim, limit=reach), lanes)]
+
+
+def _service_key(table: Table, task: Task, now: Instant) -> ServiceKey:
+    return service_key(table, task.status.priority, task.status.ready_at, task.spec.id, now)
 
 
 def _reach(wanted: int) -> int:

@@ -19,6 +19,7 @@ from fairlead.core.instant import Instant
 from fairlead.core.task import Entry, Failure, Lease, Priority, Progress, Reason, Spec, State, Status, Task
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.arrays import Packed
+from fairlead.storage.values import Claim
 
 STATES: Final = tuple(State)
 CODES: Final = {state: code for code, state in enumerate(STATES)}
@@ -31,7 +32,16 @@ COLUMNS: Final = (
 )
 """What `task_of` reads."""
 
+CLAIMED: Final = (
+    "t.spec, t.rest, t.priority, t.ready_at, t.timeout, t.version, t.beats, t.attempts, t.cancel_asked, t.settled, "
+    "t.progress, t.pending, t.unmet"
+)
+"""What `claimed_tasks` reads: all but what a claim has just written, which its caller knows."""
+
 _PRIORITIES: Final = tuple(Priority)
+_EXECUTING: Final = CODES[State.EXECUTING]
+
+Row = tuple[Any, ...]
 
 
 class Rest(Struct, frozen=True, array_like=True):
@@ -103,6 +113,17 @@ def task_of(row: Sequence[Any]) -> Task:
             unmet=unmet or 0,
         ),
     )
+
+
+def claimed_tasks(rows: Sequence[Row], claim: Claim) -> list[Task]:
+    """The tasks that a claim took, from rows of something else and `CLAIMED`."""
+    now, token, worker = claim.now, claim.token, claim.worker
+    tasks: list[Task] = []
+    for _, spec, rest, priority, ready_at, timeout, version, beats, attempts, *others, pending, unmet in rows:
+        until = claim.lease_end(timeout)
+        kept = (spec, rest, _EXECUTING, priority, ready_at, timeout, version, beats, attempts, until, now)
+        tasks.append(task_of((*kept, *others, token, worker, until, pending, unmet)))
+    return tasks
 
 
 def task_id_of(text: str) -> TaskId:

@@ -12,10 +12,10 @@ from psycopg.abc import PQGen
 
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres.rows import Row
 from fairlead.storage.postgres.statements import Statement
 
 Result = TypeVar("Result")
-Row = tuple[Any, ...]
 
 _IDLE_CHECK: Final = 1.0
 """Seconds after which an idle connection is looked at before use: the server may have gone meanwhile."""
