@@ -25,7 +25,7 @@ from fairlead.storage.postgres.limiting import LimitedClaim
 from fairlead.storage.postgres.rows import claimed_tasks, task_id_of
 from fairlead.storage.postgres.sessions import Row, Session
 from fairlead.storage.postgres.statements import Statements
-from fairlead.storage.values import Claim
+from fairlead.storage.values import Claim, QueueOrder
 
 _SPARE: Final = 8
 """Candidates beyond the limit, for those that others take meanwhile."""
@@ -44,6 +44,8 @@ class Claimer:
         self._address = address
         self._keyed: set[str] = set()
         """Queues that have tasks with concurrency keys, or had: claims need not find out again."""
+        self._lines: tuple[tuple[QueueOrder, ...], tuple[Packed, ...]] | None = None
+        """The order of service of the last claim, and its columns: mostly that of the next is the same."""
 
     async def claim(self, claim: Claim) -> list[Task]:
         """The tasks taken, best first; fewer than the limit only if others were taking the rest meanwhile."""
@@ -80,7 +82,7 @@ class Claimer:
                 arrays.texts(sorted(claim.capabilities)),
                 _types(claim),
                 arrays.texts(sorted(claim.excluded_types)),
-                *_lines(claim),
+                *self._packed_lines(claim),
             ),
         )
         candidates = int(rows[0][0])
@@ -90,6 +92,11 @@ class Claimer:
         tables = {order.queue: order.tables[0] for order in claim.queues}
         tasks.sort(key=lambda task: _service_key(tables[task.spec.queue], task, claim.now))
         return tasks, candidates
+
+    def _packed_lines(self, claim: Claim) -> tuple[Packed, ...]:
+        if self._lines is None or self._lines[0] != claim.queues:
+            self._lines = claim.queues, _lines(claim)
+        return self._lines[1]
 
     async def _drawn(self, claim: Claim, reach: int) -> tuple[list[Task], int]:
         heads = await self._connections.fetch(

@@ -13,9 +13,10 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import Instant
+from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Entry, Failure, Lease, Priority, Progress, Reason, Spec, State, Status, Task
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.arrays import Packed
@@ -60,70 +61,86 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_spec: Final = msgspec.msgpack.Decoder(Spec).decode
 _decode_rest: Final = msgspec.msgpack.Decoder(Rest).decode
 _decode_progress: Final = msgspec.msgpack.Decoder(Progress).decode
+_NEVER_TRIED: Final = _encode(Rest())
+"""The rest of almost every task that is claimed."""
 
 
-def task_of(row: Sequence[Any]) -> Task:
+def task_of(row: Row) -> Task:
     """The task in a row of `COLUMNS`."""
-    (
-        spec,
-        packed,
-        state,
-        priority,
-        ready_at,
-        timeout,
-        version,
-        beats,
-        attempts,
-        alarm,
-        started_at,
-        cancel_asked,
-        settled,
-        progress,
-        token,
-        worker,
-        until,
-        pending,
-        unmet,
-    ) = row
-    rest = _decode_rest(packed)
-    return Task(
-        _decode_spec(spec),
-        Status(
-            state=STATES[state],
+    spec, rest, state, priority, ready_at, timeout, version, beats, attempts, alarm, started_at, *others = row
+    cancel_asked, settled, progress, token, worker, until, pending, unmet = others
+    status = Status(
+        state=STATES[state],
+        priority=_PRIORITIES[priority],
+        ready_at=ready_at,
+        timeout=timeout,
+        version=version,
+        beats=beats,
+        attempts=attempts,
+        alarm=alarm,
+        lease=None if token is None else Lease(token=token, worker=worker, until=until),
+        started_at=started_at,
+    )
+    return Task(_decode_spec(spec), _with_rest(status, rest, cancel_asked, settled, progress, pending, unmet))
+
+
+def claimed_tasks(rows: Sequence[Row], claim: Claim) -> list[Task]:
+    """The tasks that a claim took, from rows of something else and `CLAIMED`."""
+    leases: dict[Span, Lease] = {}
+    tasks: list[Task] = []
+    for _, spec, rest, priority, ready_at, timeout, version, beats, attempts, *seldom in rows:
+        lease = leases.get(timeout)
+        if lease is None:
+            until = claim.lease_end(timeout)
+            lease = leases[timeout] = Lease(token=claim.token, worker=claim.worker, until=until)
+        status = Status(
+            state=State.EXECUTING,
             priority=_PRIORITIES[priority],
             ready_at=ready_at,
             timeout=timeout,
             version=version,
             beats=beats,
             attempts=attempts,
-            retries=rest.retries,
-            crashes=rest.crashes,
-            alarm=alarm,
-            lease=None if token is None else Lease(token=token, worker=worker, until=until),
-            started_at=started_at,
-            ended_at=rest.ended_at,
+            alarm=lease.until,
+            lease=lease,
+            started_at=claim.now,
+        )
+        tasks.append(Task(_decode_spec(spec), _with_rest(status, rest, *seldom)))
+    return tasks
+
+
+def _with_rest(
+    status: Status,
+    packed: bytes,
+    cancel_asked: bool,
+    settled: str | None,
+    progress: bytes | None,
+    pending: int | None,
+    unmet: int | None,
+) -> Status:
+    """A status with what is at its default in a task that was never tried."""
+    if cancel_asked or settled or progress or pending or unmet:
+        status = replace(
+            status,
             cancel_asked=cancel_asked,
-            reason=rest.reason,
-            failure=rest.failure,
-            result=rest.result,
-            progress=None if progress is None else _decode_progress(progress),
             settled=settled,
-            history=rest.history,
+            progress=None if progress is None else _decode_progress(progress),
             pending=pending or 0,
             unmet=unmet or 0,
-        ),
+        )
+    if packed == _NEVER_TRIED:
+        return status
+    rest = _decode_rest(packed)
+    return replace(
+        status,
+        retries=rest.retries,
+        crashes=rest.crashes,
+        ended_at=rest.ended_at,
+        reason=rest.reason,
+        failure=rest.failure,
+        result=rest.result,
+        history=rest.history,
     )
-
-
-def claimed_tasks(rows: Sequence[Row], claim: Claim) -> list[Task]:
-    """The tasks that a claim took, from rows of something else and `CLAIMED`."""
-    now, token, worker = claim.now, claim.token, claim.worker
-    tasks: list[Task] = []
-    for _, spec, rest, priority, ready_at, timeout, version, beats, attempts, *others, pending, unmet in rows:
-        until = claim.lease_end(timeout)
-        kept = (spec, rest, _EXECUTING, priority, ready_at, timeout, version, beats, attempts, until, now)
-        tasks.append(task_of((*kept, *others, token, worker, until, pending, unmet)))
-    return tasks
 
 
 def task_id_of(text: str) -> TaskId:
@@ -183,7 +200,10 @@ def concurrency_key_of(spec: Spec) -> bytes | None:
 
 
 def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
-    """The columns of add.sql from $4 on, as lists; a column of defaults is empty."""
+    """The columns of add.sql from $4 on, as lists; a column of defaults is empty.
+
+    Those of add_new.sql from $3 on are the same but for the last two.
+    """
     specs = [task.spec for task in tasks]
     statuses = [task.status for task in tasks]
     return [
@@ -204,12 +224,12 @@ def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
         _unless_all([status.settled for status in statuses], None),
         _unless_all([packed_progress(status.progress) for status in statuses], None),
         _unless_all([json.dumps(spec.tags) if spec.tags else None for spec in specs], None),
-        _unless_all([key_of(spec) for spec in specs], None),
-        _unless_all([spec.key_until for spec in specs], None),
         _unless_all([status.cancel_asked for status in statuses], False),
         _unless_all([concurrency_key_of(spec) for spec in specs], None),
         _unless_all([status.pending or None for status in statuses], None),
         _unless_all([status.unmet or None for status in statuses], None),
+        _unless_all([key_of(spec) for spec in specs], None),
+        _unless_all([spec.key_until for spec in specs], None),
     ]
 
 
@@ -268,18 +288,20 @@ ADD_PACKERS: Final[tuple[Callable[[list[Any]], Packed], ...]] = (
     arrays.texts,
     arrays.byteas,
     arrays.texts,
-    arrays.byteas,
-    arrays.int8s,
     arrays.booleans,
     arrays.byteas,
     arrays.int8s,
     arrays.int8s,
+    arrays.byteas,
+    arrays.int8s,
 )
 """How to pack each of `columns_of`."""
+KEY_COLUMNS: Final = 2
+"""How many of them, the last, are about idempotency keys."""
 
 
 def status_columns(statuses: Sequence[Status | None]) -> list[Packed]:
-    """The columns of settle.sql from $5 and of change.sql from $7 on; None for a task that is to be removed."""
+    """The columns of settle.sql from $4 and of change.sql from $7 on; None for a task that is to be removed."""
     given = [status or _REMOVED for status in statuses]
     return [
         arrays.int2s([status.priority for status in given]),
@@ -316,4 +338,4 @@ _REMOVED: Final = Status(state=State.CANCELLED, priority=Priority.MEDIUM, ready_
 
 
 def _unless_all(values: list[Any], default: object) -> list[Any]:
-    return [] if all(value == default for value in values) else values
+    return [] if values.count(default) == len(values) else values

@@ -12,7 +12,7 @@ from psycopg.abc import PQGen
 
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.rows import Row
+from fairlead.storage.postgres.rows import Row as Row
 from fairlead.storage.postgres.statements import Statement
 
 Result = TypeVar("Result")
