@@ -16,20 +16,19 @@ from fairlead.core.instant import Instant
 from fairlead.core.task import Spec, Task
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.connections import Connections
-from fairlead.storage.postgres.failures import Contradicted
-from fairlead.storage.postgres.rounds import rounds
-from fairlead.storage.postgres.rows import (
+from fairlead.storage.postgres.columns import (
     ADD_PACKERS,
     KEY_COLUMNS,
-    STATES,
     RouteNames,
     columns_of,
     is_plain,
     key_of,
     plain_columns,
-    task_id_of,
 )
+from fairlead.storage.postgres.connections import Connections
+from fairlead.storage.postgres.failures import Contradicted
+from fairlead.storage.postgres.rounds import rounds
+from fairlead.storage.postgres.rows import STATES, task_id_of
 from fairlead.storage.postgres.sessions import Session
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.steps import counted

@@ -10,10 +10,6 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
-from psycopg import pq
-from psycopg.abc import AdaptContext
-from psycopg.adapt import Dumper
-
 _HEADER: Final = struct.Struct("!iiIii").pack
 _EMPTY: Final = struct.Struct("!iiI").pack
 _LENGTH: Final = struct.Struct("!i").pack
@@ -116,28 +112,3 @@ def _array(kind: type[Packed], length: int, items: bytes) -> bytes:
         return _EMPTY(0, 0, kind.element_oid)
     # One dimension, from index 1; the flag says that there may be nulls.
     return _HEADER(1, 1, kind.element_oid, length, 1) + items
-
-
-class _PackedDumper(Dumper):
-    format = pq.Format.BINARY
-
-    def dump(self, obj: Packed) -> bytes:
-        return obj
-
-
-class _WholeDumper(Dumper):
-    """Every integer is a bigint, so that a statement has one set of parameter types whatever the values."""
-
-    format = pq.Format.BINARY
-    oid = 20
-
-    def dump(self, obj: int) -> bytes:
-        return obj.to_bytes(8, "big", signed=True)
-
-
-def register(context: AdaptContext) -> None:
-    """Let a connection or cursor take packed arrays, and integers as bigint."""
-    for kind in (Uuids, Int8s, Int4s, Int2s, Texts, Byteas, Booleans):
-        dumper = type(f"{kind.__name__}Dumper", (_PackedDumper,), {"oid": kind.array_oid})
-        context.adapters.register_dumper(kind, dumper)
-    context.adapters.register_dumper(int, _WholeDumper)

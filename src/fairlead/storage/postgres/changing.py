@@ -9,9 +9,10 @@ from fairlead.core.identity import TaskId
 from fairlead.core.task import State
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres.columns import lease_columns, status_columns
 from fairlead.storage.postgres.connections import Connections
 from fairlead.storage.postgres.rounds import rounds
-from fairlead.storage.postgres.rows import lease_columns, status_columns, task_id_of
+from fairlead.storage.postgres.rows import task_id_of
 from fairlead.storage.postgres.sessions import Session
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.values import APPLIED, RELEASED, Change, Held, Seen, Verdict

@@ -9,22 +9,9 @@ from typing import Final
 from fairlead.storage.postgres.rows import CLAIMED, COLUMNS
 
 _PREPARED: Final = frozenset(
-    {
-        "add",
-        "add_new",
-        "add_one",
-        "claim",
-        "heads",
-        "take",
-        "extend",
-        "settle",
-        "change",
-        "get",
-        "due",
-        "standing",
-        "time",
-    }
+    {"add", "add_new", "add_one", "claim", "heads", "take", "extend", "settle", "change", "get", "due", "standing"}
     | {"wake", "fronts", "running", "running_keys", "dues", "due_set", "front_leave", "front_come", "look_later"}
+    | {"time", "scan", "fold"}
 )
 """The statements worth a plan of their own in every session."""
 
