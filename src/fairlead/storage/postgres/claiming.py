@@ -28,7 +28,8 @@ from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.values import Claim, QueueOrder
 
 _SPARE: Final = 8
-"""Candidates beyond the limit, for those that others take meanwhile."""
+"""Candidates beyond the limit, for those that others take meanwhile, where no others were met lately."""
+_MOST_SPARE: Final = 1_024
 _WIDEST: Final = 16_384
 _TRIES: Final = 8
 _KEYED: Final = -1
@@ -42,6 +43,8 @@ class Claimer:
         self._connections = connections
         self._statements = statements
         self._address = address
+        self._spare = _SPARE
+        """Candidates beyond the limit that the next claim looks at."""
         self._keyed: set[str] = set()
         """Queues that have tasks with concurrency keys, or had: claims need not find out again."""
         self._lines: tuple[tuple[QueueOrder, ...], tuple[Packed, ...]] | None = None
@@ -50,7 +53,7 @@ class Claimer:
     async def claim(self, claim: Claim) -> list[Task]:
         """The tasks taken, best first; fewer than the limit only if others were taking the rest meanwhile."""
         single = all(len(order.tables) == 1 for order in claim.queues)
-        reach = _reach(claim.limit + _SPARE)
+        reach = first_reach = _reach(claim.limit + self._spare)
         if claim.limited or any(order.queue in self._keyed for order in claim.queues):
             return await self._limited(claim, reach)
         tasks: list[Task] = []
@@ -65,7 +68,15 @@ class Claimer:
                 break
             # Others were taking the candidates: look further.
             reach = min(reach * 4, _WIDEST)
+        self._learn(claim.limit, alone=reach == first_reach)
         return tasks
+
+    def _learn(self, limit: int, *, alone: bool) -> None:
+        """Have the next claim look far enough at once: further if others were met, a little less far if not."""
+        if alone:
+            self._spare = max(self._spare * 15 // 16, _SPARE)
+        else:
+            self._spare = min(max(self._spare * 2, limit), _MOST_SPARE)
 
     async def _limited(self, claim: Claim, reach: int) -> list[Task]:
         async def work(session: Session) -> list[Task]:
