@@ -61,11 +61,17 @@ _BEFORE_ALL: Final = (-(2**62), TaskId("0" * 32))
 async def open_postgres(url: str, *, blocking: bool = False) -> PostgresStore:
     """The store at this URL. An empty database is set up; one whose schema is behind is refused."""
     address = parse(url)
-    if blocking:
-        schema.ensure(address)
-    else:
-        await asyncio.to_thread(schema.ensure, address)
-    return PostgresStore(address, blocking=blocking)
+    store = PostgresStore(address, blocking=blocking)
+    try:
+        if not await store.is_current():
+            if blocking:
+                schema.ensure(address)
+            else:
+                await asyncio.to_thread(schema.ensure, address)
+    except BaseException:
+        await store.close()
+        raise
+    return store
 
 
 class PostgresStore:
@@ -83,6 +89,10 @@ class PostgresStore:
         self._feeder = Feeder(self._connections, self._statements)
         self._unfolded = 0
         self._folded_at = time.monotonic()
+
+    async def is_current(self) -> bool:
+        """Whether the schema is the one that this code knows."""
+        return await schema.is_current(self._connections, self._address)
 
     async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
         if not tasks:
