@@ -19,7 +19,7 @@ from fairlead.storage.journal.address import JournalAddress, parse_journal
 from fairlead.storage.journal.journal import Journal
 from fairlead.storage.journal.searching import Search, searching
 from fairlead.storage.journal.statements import Statements
-from fairlead.storage.postgres.sessions import connect
+from fairlead.storage.postgres.connecting import connect
 from fairlead.storage.values import Filter
 from fairlead.testing.builders import NOW, a_task
 from tests.servers.postgres import PostgresServer

@@ -18,8 +18,9 @@ from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.order import Promote, Weighted
 from fairlead.core.task import Priority, State
 from fairlead.storage.postgres.address import Address, parse
+from fairlead.storage.postgres.connecting import connect
 from fairlead.storage.postgres.connections import Connections
-from fairlead.storage.postgres.sessions import Row, connect
+from fairlead.storage.postgres.sessions import BlockingSession, Row
 from fairlead.storage.postgres.statements import Statement
 from fairlead.storage.postgres.store import PostgresStore, open_postgres
 from fairlead.storage.values import Beat, Filter
@@ -52,26 +53,22 @@ class Plan(Struct, frozen=True):
 class Explaining:
     """Explains every statement, then runs it."""
 
-    def __init__(self, inner: Connections, address: Address, *, settings: bool) -> None:
+    def __init__(self, inner: Connections, address: Address) -> None:
         self._inner = inner
-        self._connection = connect(address) if settings else psycopg.connect(address.conninfo, autocommit=True)
-        if not settings:
-            from fairlead.storage.postgres import arrays
-
-            arrays.register(self._connection)
+        self._session = BlockingSession(connect(address), address)
         self.plans: list[Plan] = []
 
     async def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Row]:
-        with psycopg.RawCursor(self._connection) as cursor:
-            rows = cursor.execute(b"EXPLAIN " + statement.text, parameters, prepare=False).fetchall()
-        self.plans.append(Plan(statement.text.decode(), [str(line) for (line,) in rows]))
+        text = statement.text.decode()
+        rows = await self._session.fetch(Statement(f"EXPLAIN {text}", prepared=False), parameters)
+        self.plans.append(Plan(text, [str(line) for (line,) in rows]))
         return await self._inner.fetch(statement, parameters)
 
     async def transaction(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
         return await work(self)
 
     async def close(self) -> None:
-        self._connection.close()
+        self._session.close()
         await self._inner.close()
 
 
@@ -104,7 +101,7 @@ async def explained(request: pytest.FixtureRequest, full_url: str) -> Any:
     """A store all of whose plans are kept."""
     store = await open_postgres(full_url)
     address = parse(full_url if request.param else f"{full_url}?prepare=off")
-    explaining = Explaining(store._connections, address, settings=request.param)
+    explaining = Explaining(store._connections, address)
     for part in (store, store._adder, store._claimer, store._changer):
         part._connections = explaining
     yield store, explaining
@@ -129,7 +126,7 @@ async def test_no_statement_reads_all_tasks(explained: tuple[PostgresStore, Expl
 async def test_a_claim_reads_lane_heads_from_their_index(explained: tuple[PostgresStore, Explaining]) -> None:
     store, explaining = explained
     await store.claim(a_claim(limit=10, policy=Promote()))
-    (plan,) = [plan for plan in explaining.plans if "head AS" in plan.statement]
+    (plan,) = [plan for plan in explaining.plans if "candidate AS" in plan.statement]
     text = "\n".join(plan.lines)
     assert "using task_ready on task" in text
     assert "Tid Scan on task" in text

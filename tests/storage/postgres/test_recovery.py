@@ -92,10 +92,11 @@ async def test_a_paused_server_ends_a_call_in_time(fragile: PostgresStore, own_s
 
 
 async def test_a_read_only_server_says_so(own_server: PostgresServer, broken_url: str) -> None:
-    store = await open_postgres(broken_url)
+    await (await open_postgres(broken_url)).close()
     with own_server.admin() as connection:
         database = broken_url.rpartition("/")[2]
         connection.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on".encode())
+    store = await open_postgres(broken_url)
     with pytest.raises(StoreReadOnly):
         await store.add(some_tasks(1), now=NOW, bounds={})
     assert await contents(store) == []
@@ -115,7 +116,8 @@ async def test_too_many_connections_are_the_servers_trouble(own_server: Postgres
     with own_server.admin() as connection:
         connection.execute("ALTER ROLE fairlead CONNECTION LIMIT 0")
     with pytest.raises(StoreUnavailable):
-        await store.tally()
+        # The store has one connection already; the second call at once needs another.
+        await asyncio.gather(store.tally(), store.tally())
     with own_server.admin() as connection:
         connection.execute("ALTER ROLE fairlead CONNECTION LIMIT -1")
     await store.tally()

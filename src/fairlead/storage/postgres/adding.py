@@ -1,4 +1,8 @@
-"""How tasks are added: one statement for a batch, and a transaction when a queue has a bound."""
+"""How tasks are added.
+
+Almost all are new and have nothing to be checked: one quick statement for a batch stores all or none. Where that fails,
+a thorough one tells which are known. A queue with a bound, or tasks that wait for others, take a transaction.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,19 @@ from fairlead.core.instant import Instant
 from fairlead.core.task import Spec, Task
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.connections import Connections
-from fairlead.storage.postgres.rounds import rounds
-from fairlead.storage.postgres.rows import (
+from fairlead.storage.postgres.columns import (
     ADD_PACKERS,
-    STATES,
+    KEY_COLUMNS,
     RouteNames,
     columns_of,
     is_plain,
     key_of,
     plain_columns,
-    task_id_of,
 )
+from fairlead.storage.postgres.connections import Connections
+from fairlead.storage.postgres.failures import Contradicted
+from fairlead.storage.postgres.rounds import rounds
+from fairlead.storage.postgres.rows import STATES, task_id_of
 from fairlead.storage.postgres.sessions import Session
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.steps import counted
@@ -48,8 +53,8 @@ class Adder:
 
     async def add(self, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
         """The receipts, in order."""
-        if len(tasks) == 1 and not bounds and is_plain(tasks[0]) and await self._add_plain(tasks[0]):
-            return [_ADDED]
+        if not any(_needs_care(task.spec, bounds) for task in tasks) and await self._add_new(tasks):
+            return [_ADDED] * len(tasks)
         receipts: list[Receipt] = [_ADDED] * len(tasks)
         for places in _rounds(tasks):
             given = [tasks[place] for place in places]
@@ -76,14 +81,18 @@ class Adder:
                 receipts[place] = answer
         return receipts
 
-    async def _add_plain(self, task: Task) -> bool:
-        """Whether the task was stored; if not, the long way finds out why."""
-        if self._names.of(task.spec) not in self._made:
+    async def _add_new(self, tasks: Sequence[Task]) -> bool:
+        """Whether the tasks were stored, as almost all are; if not, none was, and the long way finds out why."""
+        await self._make_routes(self._connections, tasks)
+        if len(tasks) == 1 and is_plain(tasks[0]):
+            statement, columns = self._statements["add_one"], plain_columns(tasks[0], self._names)
+        else:
+            statement, columns = self._statements["add_new"], self._columns(sorted(tasks, key=_by_id), keyed=False)
+        try:
+            await self._connections.fetch(statement, (self._address.channel, *columns))
+        except Contradicted:
             return False
-        rows = await self._connections.fetch(
-            self._statements["add_one"], (self._address.channel, *plain_columns(task, self._names))
-        )
-        return bool(rows[0][0])
+        return True
 
     async def _add(self, session: Session, tasks: Sequence[Task], now: Instant) -> list[Receipt]:
         """Add tasks that share no id and no key."""
@@ -106,7 +115,8 @@ class Adder:
 
     async def _store(self, session: Session, tasks: Sequence[Task], now: Instant) -> set[TaskId]:
         """Store what can be stored; the ids of the others."""
-        rows = await session.fetch(self._statements["add"], self._parameters(tasks, now))
+        parameters = (now, self._address.channel, *self._columns(tasks, keyed=True))
+        rows = await session.fetch(self._statements["add"], parameters)
         _, routed, refused, _ = rows[0]
         if routed < len(tasks):
             self._made.clear()
@@ -227,10 +237,11 @@ class Adder:
         )
         self._made.update(names)
 
-    def _parameters(self, tasks: Sequence[Task], now: Instant) -> list[Any]:
+    def _columns(self, tasks: Sequence[Task], *, keyed: bool) -> tuple[Any, ...]:
+        """The names of the routes and the columns, without those of idempotency keys unless there are any."""
         names, columns = named_columns(tasks, self._names)
-        packed = [pack(column) for pack, column in zip(ADD_PACKERS, columns, strict=True)]
-        return [now, self._address.channel, arrays.texts(names), *packed]
+        packers = ADD_PACKERS if keyed else ADD_PACKERS[:-KEY_COLUMNS]
+        return arrays.texts(names), *(pack(column) for pack, column in zip(packers, columns, strict=False))
 
 
 def named_columns(tasks: Sequence[Task], known: RouteNames) -> tuple[list[str], list[list[Any]]]:
@@ -238,6 +249,11 @@ def named_columns(tasks: Sequence[Task], known: RouteNames) -> tuple[list[str], 
     names: dict[str, int] = {}
     places = [names.setdefault(known.of(task.spec), len(names) + 1) for task in tasks]
     return list(names), columns_of(tasks, places)
+
+
+def _needs_care(spec: Spec, bounds: Mapping[str, int]) -> bool:
+    """Whether more than its id decides if a task can be stored."""
+    return spec.idempotency_key is not None or spec.after is not None or spec.queue in bounds
 
 
 def _by_id(task: Task) -> TaskId:

@@ -10,20 +10,14 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
-from psycopg import pq
-from psycopg.abc import AdaptContext
-from psycopg.adapt import Dumper
-
 _HEADER: Final = struct.Struct("!iiIii").pack
 _EMPTY: Final = struct.Struct("!iiI").pack
 _LENGTH: Final = struct.Struct("!i").pack
-_INT8: Final = struct.Struct("!iq").pack
-_INT4: Final = struct.Struct("!ii").pack
-_INT2: Final = struct.Struct("!ih").pack
 _NULL: Final = _LENGTH(-1)
 _TRUE: Final = _LENGTH(1) + b"\x01"
 _FALSE: Final = _LENGTH(1) + b"\x00"
-_SIXTEEN: Final = _LENGTH(16)
+_WORD: Final = 4
+_SIXTEEN: Final = _LENGTH(16).hex()
 
 
 class Packed(bytes):
@@ -63,19 +57,19 @@ class Booleans(Packed):
 
 def uuids(ids: Sequence[str]) -> Uuids:
     """Task ids."""
-    return Uuids(_array(Uuids, len(ids), [_SIXTEEN + bytes.fromhex(value) for value in ids]))
+    return Uuids(_array(Uuids, len(ids), bytes.fromhex("".join([_SIXTEEN + value for value in ids]))))
 
 
 def int8s(values: Sequence[int | None]) -> Int8s:
-    return Int8s(_array(Int8s, len(values), [_NULL if value is None else _INT8(8, value) for value in values]))
+    return Int8s(_array(Int8s, len(values), _numbers(values, "q", 8) if values else b""))
 
 
 def int4s(values: Sequence[int]) -> Int4s:
-    return Int4s(_array(Int4s, len(values), [_INT4(4, value) for value in values]))
+    return Int4s(_array(Int4s, len(values), _numbers(values, "i", 4) if values else b""))
 
 
 def int2s(values: Sequence[int | None]) -> Int2s:
-    return Int2s(_array(Int2s, len(values), [_NULL if value is None else _INT2(2, value) for value in values]))
+    return Int2s(_array(Int2s, len(values), _numbers(values, "h", 2) if values else b""))
 
 
 def texts(values: Sequence[str | None]) -> Texts:
@@ -88,40 +82,33 @@ def byteas(values: Sequence[bytes | None]) -> Byteas:
 
 def booleans(values: Sequence[bool | None]) -> Booleans:
     words = {True: _TRUE, False: _FALSE, None: _NULL}
-    return Booleans(_array(Booleans, len(values), [words[value] for value in values]))
+    return Booleans(_array(Booleans, len(values), b"".join([words[value] for value in values])))
 
 
-def _varying(values: Iterable[bytes | None]) -> list[bytes]:
-    return [_NULL if value is None else _LENGTH(len(value)) + value for value in values]
+def _numbers(values: Sequence[int | None], code: str, size: int) -> bytes:
+    """Numbers, each with its length before it."""
+    if values.count(values[0]) == len(values):
+        return _number(values[0], code, size) * len(values)
+    if None in values:
+        return b"".join([_number(value, code, size) for value in values])
+    # Packed all at once, then spread out: one byte of each number at a time.
+    packed = struct.pack(f"!{len(values)}{code}", *values)
+    items = bytearray((_LENGTH(size) + bytes(size)) * len(values))
+    for at in range(size):
+        items[_WORD + at :: _WORD + size] = packed[at::size]
+    return bytes(items)
 
 
-def _array(kind: type[Packed], length: int, items: list[bytes]) -> bytes:
+def _number(value: int | None, code: str, size: int) -> bytes:
+    return _NULL if value is None else struct.pack(f"!i{code}", size, value)
+
+
+def _varying(values: Iterable[bytes | None]) -> bytes:
+    return b"".join([_NULL if value is None else _LENGTH(len(value)) + value for value in values])
+
+
+def _array(kind: type[Packed], length: int, items: bytes) -> bytes:
     if not length:
         return _EMPTY(0, 0, kind.element_oid)
     # One dimension, from index 1; the flag says that there may be nulls.
-    return _HEADER(1, 1, kind.element_oid, length, 1) + b"".join(items)
-
-
-class _PackedDumper(Dumper):
-    format = pq.Format.BINARY
-
-    def dump(self, obj: Packed) -> bytes:
-        return obj
-
-
-class _WholeDumper(Dumper):
-    """Every integer is a bigint, so that a statement has one set of parameter types whatever the values."""
-
-    format = pq.Format.BINARY
-    oid = 20
-
-    def dump(self, obj: int) -> bytes:
-        return obj.to_bytes(8, "big", signed=True)
-
-
-def register(context: AdaptContext) -> None:
-    """Let a connection or cursor take packed arrays, and integers as bigint."""
-    for kind in (Uuids, Int8s, Int4s, Int2s, Texts, Byteas, Booleans):
-        dumper = type(f"{kind.__name__}Dumper", (_PackedDumper,), {"oid": kind.array_oid})
-        context.adapters.register_dumper(kind, dumper)
-    context.adapters.register_dumper(int, _WholeDumper)
+    return _HEADER(1, 1, kind.element_oid, length, 1) + items

@@ -9,9 +9,10 @@ from fairlead.core.identity import TaskId
 from fairlead.core.task import State
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres.columns import lease_columns, status_columns
 from fairlead.storage.postgres.connections import Connections
 from fairlead.storage.postgres.rounds import rounds
-from fairlead.storage.postgres.rows import lease_columns, status_columns, task_id_of
+from fairlead.storage.postgres.rows import task_id_of
 from fairlead.storage.postgres.sessions import Session
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.values import APPLIED, RELEASED, Change, Held, Seen, Verdict
@@ -68,24 +69,24 @@ class Changer:
         """The same, but that the ends of tasks which others wait for are put off."""
         settles = [change for change in changes if _is_settle(change)]
         if settles:
-            refused = await self._settle(settles)
-            changes = [change for change in changes if change.id in refused or not _is_settle(change)]
+            applied = await self._settle(settles)
+            changes = [change for change in changes if change.id not in applied]
         return await self._change(self._connections, changes) if changes else {}
 
     async def _settle(self, changes: Sequence[Change]) -> set[TaskId]:
-        """Settle what can be settled; the ids of the others."""
+        """Settle what can be settled; its ids."""
         guards = [change.guard for change in changes]
         rows = await self._connections.fetch(
             self._statements["settle"],
             (
-                self._address.channel,
                 arrays.uuids([change.id for change in changes]),
                 arrays.int8s([guard.version for guard in guards]),
                 arrays.texts([guard.token if isinstance(guard, Held) else None for guard in guards]),
                 *status_columns([change.status for change in changes]),
             ),
         )
-        return {task_id_of(text) for text in rows[0][0] or ()}
+        (applied,) = rows[0]
+        return {change.id for change in changes} if applied is None else {task_id_of(text) for text in applied}
 
     async def _change(
         self, session: Session, changes: Sequence[Change], *, counting: bool = False
@@ -111,7 +112,11 @@ class Changer:
 
 
 def _is_settle(change: Change) -> bool:
-    return isinstance(change.guard, Held) and change.status is not None and change.status.lease is None
+    """Whether settle.sql can apply the change."""
+    status = change.status
+    if status is None or not isinstance(change.guard, Held):
+        return False
+    return status.lease is None and status.state is not State.QUEUED
 
 
 def _by_id(change: Change) -> TaskId:

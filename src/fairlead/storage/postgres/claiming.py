@@ -13,7 +13,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
-from fairlead.core.order import Line
+from fairlead.core.instant import Instant
+from fairlead.core.order import Line, ServiceKey, Table, service_key
 from fairlead.core.task import Lane, Priority, Task
 from fairlead.storage.merge import merge
 from fairlead.storage.postgres import arrays
@@ -21,13 +22,14 @@ from fairlead.storage.postgres.address import Address
 from fairlead.storage.postgres.arrays import Packed
 from fairlead.storage.postgres.connections import Connections
 from fairlead.storage.postgres.limiting import LimitedClaim
-from fairlead.storage.postgres.rows import task_id_of, task_of
+from fairlead.storage.postgres.rows import claimed_tasks, task_id_of
 from fairlead.storage.postgres.sessions import Row, Session
 from fairlead.storage.postgres.statements import Statements
-from fairlead.storage.values import Claim
+from fairlead.storage.values import Claim, QueueOrder
 
 _SPARE: Final = 8
-"""Candidates beyond the limit, for those that others take meanwhile."""
+"""Candidates beyond the limit, for those that others take meanwhile, where no others were met lately."""
+_MOST_SPARE: Final = 1_024
 _WIDEST: Final = 16_384
 _TRIES: Final = 8
 _KEYED: Final = -1
@@ -41,13 +43,17 @@ class Claimer:
         self._connections = connections
         self._statements = statements
         self._address = address
+        self._spare = _SPARE
+        """Candidates beyond the limit that the next claim looks at."""
         self._keyed: set[str] = set()
         """Queues that have tasks with concurrency keys, or had: claims need not find out again."""
+        self._lines: tuple[tuple[QueueOrder, ...], tuple[Packed, ...]] | None = None
+        """The order of service of the last claim, and its columns: mostly that of the next is the same."""
 
     async def claim(self, claim: Claim) -> list[Task]:
         """The tasks taken, best first; fewer than the limit only if others were taking the rest meanwhile."""
         single = all(len(order.tables) == 1 for order in claim.queues)
-        reach = _reach(claim.limit + _SPARE)
+        reach = first_reach = _reach(claim.limit + self._spare)
         if claim.limited or any(order.queue in self._keyed for order in claim.queues):
             return await self._limited(claim, reach)
         tasks: list[Task] = []
@@ -62,7 +68,15 @@ class Claimer:
                 break
             # Others were taking the candidates: look further.
             reach = min(reach * 4, _WIDEST)
+        self._learn(claim.limit, alone=reach == first_reach)
         return tasks
+
+    def _learn(self, limit: int, *, alone: bool) -> None:
+        """Have the next claim look far enough at once: further if others were met, a little less far if not."""
+        if alone:
+            self._spare = max(self._spare * 15 // 16, _SPARE)
+        else:
+            self._spare = min(max(self._spare * 2, limit), _MOST_SPARE)
 
     async def _limited(self, claim: Claim, reach: int) -> list[Task]:
         async def work(session: Session) -> list[Task]:
@@ -79,13 +93,21 @@ class Claimer:
                 arrays.texts(sorted(claim.capabilities)),
                 _types(claim),
                 arrays.texts(sorted(claim.excluded_types)),
-                *_lines(claim),
+                *self._packed_lines(claim),
             ),
         )
         candidates = int(rows[0][0])
         if rows[0][1] is None:
             return [], candidates
-        return [task_of(row[1:]) for row in rows], candidates
+        tasks = claimed_tasks(rows, claim)
+        tables = {order.queue: order.tables[0] for order in claim.queues}
+        tasks.sort(key=lambda task: _service_key(tables[task.spec.queue], task, claim.now))
+        return tasks, candidates
+
+    def _packed_lines(self, claim: Claim) -> tuple[Packed, ...]:
+        if self._lines is None or self._lines[0] != claim.queues:
+            self._lines = claim.queues, _lines(claim)
+        return self._lines[1]
 
     async def _drawn(self, claim: Claim, reach: int) -> tuple[list[Task], int]:
         heads = await self._connections.fetch(
@@ -105,7 +127,7 @@ class Claimer:
         rows = await self._connections.fetch(
             self._statements["take"], (*_lease(claim), claim.limit, arrays.uuids(_in_order(claim, heads, reach)))
         )
-        return [task_of(row) for row in rows], len(heads)
+        return claimed_tasks(rows, claim), len(heads)
 
 
 def _in_order(claim: Claim, heads: Sequence[Row], reach: int) -> list[TaskId]:
@@ -119,6 +141,10 @@ def _in_order(claim: Claim, heads: Sequence[Row], reach: int) -> list[TaskId]:
         for (queue, route, priority), group in groupby(heads, key=lambda row: row[:3])
     ]
     return [task_id for _, task_id in merge(replace(claim, limit=reach), lanes)]
+
+
+def _service_key(table: Table, task: Task, now: Instant) -> ServiceKey:
+    return service_key(table, task.status.priority, task.status.ready_at, task.spec.id, now)
 
 
 def _reach(wanted: int) -> int:

@@ -17,16 +17,14 @@ import psycopg
 
 from fairlead.core.errors import StoreUnavailable
 from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres.connecting import connect, connect_async
 from fairlead.storage.postgres.failures import may_retry, named, timed_out
 from fairlead.storage.postgres.sessions import (
     AsyncSession,
     BlockingSession,
+    Late,
     Row,
     Session,
-    connect,
-    connect_async,
-    is_broken,
-    is_stale,
 )
 from fairlead.storage.postgres.statements import Statement
 
@@ -69,7 +67,7 @@ class BlockingConnections:
             try:
                 return await session.fetch(statement, parameters)
             except psycopg.Error as error:
-                self._judge(error, session, attempt)
+                judge(error, self._address, attempt)
             finally:
                 self._give_back(session)
             time.sleep(_FIRST_PAUSE * 2**attempt)  # noqa: ASYNC251 - it is there to block
@@ -79,10 +77,9 @@ class BlockingConnections:
         for attempt in range(_TRIES):
             session = self._borrow()
             try:
-                with session.connection.transaction():
-                    return await work(session)
+                return await session.transaction(work)
             except psycopg.Error as error:
-                self._judge(error, session, attempt)
+                judge(error, self._address, attempt)
             finally:
                 self._give_back(session)
             time.sleep(_FIRST_PAUSE * 2**attempt)  # noqa: ASYNC251 - it is there to block
@@ -93,7 +90,7 @@ class BlockingConnections:
             self._closed = True
             idle, self._idle = self._idle, []
         for session in idle:
-            session.connection.close()
+            session.close()
 
     def _borrow(self) -> BlockingSession:
         if not self._free.acquire(timeout=self._address.timeout):
@@ -104,10 +101,10 @@ class BlockingConnections:
                     if not self._idle:
                         break
                     session = self._idle.pop()
-                if not is_stale(session):
+                if not session.stale:
                     return session
-                session.connection.close()
-            return BlockingSession(connect(self._address), self._address.prepare)
+                session.close()
+            return BlockingSession(connect(self._address), self._address)
         except BaseException as error:
             self._free.release()
             if isinstance(error, psycopg.Error):
@@ -115,8 +112,8 @@ class BlockingConnections:
             raise
 
     def _give_back(self, session: BlockingSession) -> None:
-        if is_broken(session):
-            session.connection.close()
+        if session.broken:
+            session.close()
             with self._lock:
                 doubt(self._idle)
         else:
@@ -126,16 +123,8 @@ class BlockingConnections:
                 if kept:
                     self._idle.append(session)
             if not kept:
-                session.connection.close()
+                session.close()
         self._free.release()
-
-    def _judge(self, error: psycopg.Error, session: BlockingSession, attempt: int) -> None:
-        """Raise our error, unless the call is to be tried again."""
-        if isinstance(error, psycopg.errors._WaitTimeout):
-            session.connection.pgconn.finish()
-            raise timed_out(self._address) from error
-        if not may_retry(error) or attempt == _TRIES - 1:
-            raise named(error, self._address) from error
 
 
 class AsyncConnections:
@@ -153,7 +142,7 @@ class AsyncConnections:
             try:
                 return await session.fetch(statement, parameters)
             except psycopg.Error as error:
-                self._judge(error, session, attempt)
+                judge(error, self._address, attempt)
             finally:
                 await self._give_back(session)
             await asyncio.sleep(_FIRST_PAUSE * 2**attempt)
@@ -163,10 +152,9 @@ class AsyncConnections:
         for attempt in range(_TRIES):
             session = await self._borrow()
             try:
-                async with session.connection.transaction():
-                    return await work(session)
+                return await session.transaction(work)
             except psycopg.Error as error:
-                self._judge(error, session, attempt)
+                judge(error, self._address, attempt)
             finally:
                 await self._give_back(session)
             await asyncio.sleep(_FIRST_PAUSE * 2**attempt)
@@ -176,7 +164,7 @@ class AsyncConnections:
         self._closed = True
         idle, self._idle = self._idle, []
         for session in idle:
-            await session.connection.close()
+            await session.close()
 
     async def _borrow(self) -> AsyncSession:
         if self._free.locked():
@@ -190,10 +178,10 @@ class AsyncConnections:
         try:
             while self._idle:
                 session = self._idle.pop()
-                if not is_stale(session):
+                if not session.stale:
                     return session
-                await session.connection.close()
-            return AsyncSession(await connect_async(self._address), self._address.prepare)
+                await session.close()
+            return AsyncSession(await connect_async(self._address), self._address)
         except BaseException as error:
             self._free.release()
             if isinstance(error, psycopg.Error):
@@ -202,22 +190,22 @@ class AsyncConnections:
 
     async def _give_back(self, session: AsyncSession) -> None:
         self._free.release()
-        if is_broken(session):
+        if session.broken:
             doubt(self._idle)
-            await session.connection.close()
+            await session.close()
         elif self._closed:
-            await session.connection.close()
+            await session.close()
         else:
             session.used_at = time.monotonic()
             self._idle.append(session)
 
-    def _judge(self, error: psycopg.Error, session: AsyncSession, attempt: int) -> None:
-        """Raise our error, unless the call is to be tried again."""
-        if isinstance(error, psycopg.errors._WaitTimeout):
-            session.connection.pgconn.finish()
-            raise timed_out(self._address) from error
-        if not may_retry(error) or attempt == _TRIES - 1:
-            raise named(error, self._address) from error
+
+def judge(error: psycopg.Error, address: Address, attempt: int) -> None:
+    """Raise our error, unless the call is to be tried again."""
+    if isinstance(error, Late):
+        raise timed_out(address) from error
+    if not may_retry(error) or attempt == _TRIES - 1:
+        raise named(error, address) from error
 
 
 def doubt(idle: Sequence[BlockingSession | AsyncSession]) -> None:

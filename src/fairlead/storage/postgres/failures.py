@@ -15,7 +15,12 @@ DEADLOCK: Final = "40P01"
 _OUT_OF_SPACE: Final = frozenset({"53100", "53400"})
 _READ_ONLY: Final = frozenset({"25006", "42501"})
 _NO_SCHEMA: Final = frozenset({"42P01", "42703", "3F000", "42883"})
+_CONSTRAINT: Final = "23"
 _PASSING_CLASSES: Final = frozenset({"08", "40", "53", "55", "57", "58", "28", "3D", "25"})
+
+
+class Contradicted(StoreError):
+    """A statement would have broken a constraint, and had no effect."""
 
 
 def may_retry(error: psycopg.Error) -> bool:
@@ -37,6 +42,8 @@ def named(error: psycopg.Error, address: Address) -> StoreError:
         return StoreMismatch(
             f"schema {address.schema} of {place} is not what this fairlead expects ({text}); run `fairlead migrate`"
         )
+    if code is not None and code[:2] == _CONSTRAINT:
+        return Contradicted(f"{place}: {text}; nothing was done")
     if code is None or code[:2] in _PASSING_CLASSES:
         return StoreUnavailable(f"{place}: {text or type(error).__name__}; repeating the call is safe")
     return StoreError(f"{place}: {text} (SQLSTATE {code})")

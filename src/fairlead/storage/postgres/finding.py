@@ -59,7 +59,7 @@ def _conditions(statements: Statements, matching: Filter) -> list[tuple[str, Any
     if matching.worker is not None:
         found.append(("t.worker = ?::text", matching.worker))
     if matching.tag is not None:
-        found.append(("t.tags @> ?::jsonb", json.dumps([matching.tag])))
+        found.append(("t.tags @> ?::text::jsonb", json.dumps([matching.tag])))
     if matching.created_from is not None:
         found.append(("t.created_at >= ?::bigint", matching.created_from))
     if matching.created_before is not None:

@@ -22,7 +22,7 @@ from fairlead.storage.limiting import QUEUE_NAME, Front, Gate, PlainFront, key_n
 from fairlead.storage.merge import Head
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.rows import task_id_of, task_of
+from fairlead.storage.postgres.rows import claimed_tasks, task_id_of
 from fairlead.storage.postgres.sessions import Row, Session
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.values import Claim, Usage, Used
@@ -129,7 +129,7 @@ class LimitedClaim:
             return []
         lease = (claim.now, claim.until, claim.grace, claim.token, claim.worker)
         rows = await self._fetch("take", *lease, claim.limit, arrays.uuids(chosen))
-        return [task_of(row) for row in rows]
+        return claimed_tasks(rows, claim)
 
     async def _arrange(self, fronts: Sequence[_KeyedFront], taken: set[TaskId]) -> None:
         """Let the next of each key come to the front, and full keys go from there."""

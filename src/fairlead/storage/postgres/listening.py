@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from fairlead.core.errors import StoreError
 from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.sessions import LimitedAsyncConnection, LimitedConnection, connect, connect_async
+from fairlead.storage.postgres.connecting import LimitedAsyncConnection, LimitedConnection, connect, connect_async
 
 POLL: Final = 0.5
 """Seconds between looks when no one tells us, on average."""

@@ -1,4 +1,4 @@
-"""Tasks as rows and rows as tasks.
+"""Rows as tasks; `columns.py` has tasks as columns.
 
 What a statement compares or changes by itself is a column. The spec is packed whole; of the status, `Rest` holds what
 only passes through.
@@ -6,19 +6,17 @@ only passes through.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import Instant
+from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Entry, Failure, Lease, Priority, Progress, Reason, Spec, State, Status, Task
-from fairlead.storage.postgres import arrays
-from fairlead.storage.postgres.arrays import Packed
+from fairlead.storage.values import Claim
 
 STATES: Final = tuple(State)
 CODES: Final = {state: code for code, state in enumerate(STATES)}
@@ -31,7 +29,15 @@ COLUMNS: Final = (
 )
 """What `task_of` reads."""
 
+CLAIMED: Final = (
+    "t.spec, t.rest, t.priority, t.ready_at, t.timeout, t.version, t.beats, t.attempts, t.cancel_asked, t.settled, "
+    "t.progress, t.pending, t.unmet"
+)
+"""What `claimed_tasks` reads: all but what a claim has just written, which its caller knows."""
+
 _PRIORITIES: Final = tuple(Priority)
+
+Row = tuple[Any, ...]
 
 
 class Rest(Struct, frozen=True, array_like=True):
@@ -50,249 +56,88 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_spec: Final = msgspec.msgpack.Decoder(Spec).decode
 _decode_rest: Final = msgspec.msgpack.Decoder(Rest).decode
 _decode_progress: Final = msgspec.msgpack.Decoder(Progress).decode
+_NEVER_TRIED: Final = _encode(Rest())
+"""The rest of almost every task that is claimed."""
 
 
-def task_of(row: Sequence[Any]) -> Task:
+def task_of(row: Row) -> Task:
     """The task in a row of `COLUMNS`."""
-    (
-        spec,
-        packed,
-        state,
-        priority,
-        ready_at,
-        timeout,
-        version,
-        beats,
-        attempts,
-        alarm,
-        started_at,
-        cancel_asked,
-        settled,
-        progress,
-        token,
-        worker,
-        until,
-        pending,
-        unmet,
-    ) = row
-    rest = _decode_rest(packed)
-    return Task(
-        _decode_spec(spec),
-        Status(
-            state=STATES[state],
+    spec, rest, state, priority, ready_at, timeout, version, beats, attempts, alarm, started_at, *others = row
+    cancel_asked, settled, progress, token, worker, until, pending, unmet = others
+    status = Status(
+        state=STATES[state],
+        priority=_PRIORITIES[priority],
+        ready_at=ready_at,
+        timeout=timeout,
+        version=version,
+        beats=beats,
+        attempts=attempts,
+        alarm=alarm,
+        lease=None if token is None else Lease(token=token, worker=worker, until=until),
+        started_at=started_at,
+    )
+    return Task(_decode_spec(spec), _with_rest(status, rest, cancel_asked, settled, progress, pending, unmet))
+
+
+def claimed_tasks(rows: Sequence[Row], claim: Claim) -> list[Task]:
+    """The tasks that a claim took, from rows of something else and `CLAIMED`."""
+    leases: dict[Span, Lease] = {}
+    tasks: list[Task] = []
+    for _, spec, rest, priority, ready_at, timeout, version, beats, attempts, *seldom in rows:
+        lease = leases.get(timeout)
+        if lease is None:
+            until = claim.lease_end(timeout)
+            lease = leases[timeout] = Lease(token=claim.token, worker=claim.worker, until=until)
+        status = Status(
+            state=State.EXECUTING,
             priority=_PRIORITIES[priority],
             ready_at=ready_at,
             timeout=timeout,
             version=version,
             beats=beats,
             attempts=attempts,
-            retries=rest.retries,
-            crashes=rest.crashes,
-            alarm=alarm,
-            lease=None if token is None else Lease(token=token, worker=worker, until=until),
-            started_at=started_at,
-            ended_at=rest.ended_at,
+            alarm=lease.until,
+            lease=lease,
+            started_at=claim.now,
+        )
+        tasks.append(Task(_decode_spec(spec), _with_rest(status, rest, *seldom)))
+    return tasks
+
+
+def _with_rest(
+    status: Status,
+    packed: bytes,
+    cancel_asked: bool,
+    settled: str | None,
+    progress: bytes | None,
+    pending: int | None,
+    unmet: int | None,
+) -> Status:
+    """A status with what is at its default in a task that was never tried."""
+    if cancel_asked or settled or progress or pending or unmet:
+        status = replace(
+            status,
             cancel_asked=cancel_asked,
-            reason=rest.reason,
-            failure=rest.failure,
-            result=rest.result,
-            progress=None if progress is None else _decode_progress(progress),
             settled=settled,
-            history=rest.history,
+            progress=None if progress is None else _decode_progress(progress),
             pending=pending or 0,
             unmet=unmet or 0,
-        ),
+        )
+    if packed == _NEVER_TRIED:
+        return status
+    rest = _decode_rest(packed)
+    return replace(
+        status,
+        retries=rest.retries,
+        crashes=rest.crashes,
+        ended_at=rest.ended_at,
+        reason=rest.reason,
+        failure=rest.failure,
+        result=rest.result,
+        history=rest.history,
     )
 
 
 def task_id_of(text: str) -> TaskId:
     """A task id as the database writes it."""
     return TaskId(text.replace("-", ""))
-
-
-def packed_rest(status: Status) -> bytes:
-    """The part of a status that only passes through."""
-    return _encode(
-        Rest(
-            status.retries,
-            status.crashes,
-            status.ended_at,
-            status.reason,
-            status.failure,
-            status.result,
-            status.history,
-        )
-    )
-
-
-def packed_progress(progress: Progress | None) -> bytes | None:
-    return None if progress is None else _encode(progress)
-
-
-def route_name(spec: Spec) -> str:
-    """The name of the route a task takes: a JSON text, so that no two routes share one."""
-    route: tuple[object, ...] = (spec.queue, spec.type, spec.requires)
-    return json.dumps(route if spec.concurrency_key is None else (*route, "keyed"), separators=(",", ":"))
-
-
-class RouteNames:
-    """The names of routes, remembered: a process sees few of them, many times."""
-
-    def __init__(self) -> None:
-        self._names: dict[tuple[str, str, tuple[str, ...], bool], str] = {}
-
-    def of(self, spec: Spec) -> str:
-        route = (spec.queue, spec.type, spec.requires, spec.concurrency_key is None)
-        name = self._names.get(route)
-        if name is None:
-            if len(self._names) > 10_000:
-                self._names.clear()
-            name = self._names[route] = route_name(spec)
-        return name
-
-
-def key_of(spec: Spec) -> bytes | None:
-    """The idempotency key as the database has it."""
-    return None if spec.idempotency_key is None else spec.idempotency_key.encode()
-
-
-def concurrency_key_of(spec: Spec) -> bytes | None:
-    """The concurrency key as the database has it."""
-    return None if spec.concurrency_key is None else spec.concurrency_key.encode()
-
-
-def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
-    """The columns of add.sql from $4 on, as lists; a column of defaults is empty."""
-    specs = [task.spec for task in tasks]
-    statuses = [task.status for task in tasks]
-    return [
-        [spec.id for spec in specs],
-        list(places),
-        [status.priority for status in statuses],
-        [CODES[status.state] for status in statuses],
-        [status.ready_at for status in statuses],
-        [status.timeout for status in statuses],
-        _unless_all([status.alarm for status in statuses], None),
-        [spec.created_at for spec in specs],
-        [_encode(spec) for spec in specs],
-        [packed_rest(status) for status in statuses],
-        _unless_all([status.version for status in statuses], 1),
-        _unless_all([status.beats for status in statuses], 0),
-        _unless_all([status.attempts for status in statuses], 0),
-        _unless_all([status.started_at for status in statuses], None),
-        _unless_all([status.settled for status in statuses], None),
-        _unless_all([packed_progress(status.progress) for status in statuses], None),
-        _unless_all([json.dumps(spec.tags) if spec.tags else None for spec in specs], None),
-        _unless_all([key_of(spec) for spec in specs], None),
-        _unless_all([spec.key_until for spec in specs], None),
-        _unless_all([status.cancel_asked for status in statuses], False),
-        _unless_all([concurrency_key_of(spec) for spec in specs], None),
-        _unless_all([status.pending or None for status in statuses], None),
-        _unless_all([status.unmet or None for status in statuses], None),
-    ]
-
-
-def is_plain(task: Task) -> bool:
-    """Whether a task is as add_one.sql expects it."""
-    spec, status = task.spec, task.status
-    bare = spec.idempotency_key is None and spec.concurrency_key is None and not spec.tags and spec.after is None
-    return bare and status == _plain(status)
-
-
-def _plain(status: Status) -> Status:
-    """The status of a submit with the same state, priority, times and reason."""
-    return Status(
-        state=status.state,
-        priority=status.priority,
-        ready_at=status.ready_at,
-        timeout=status.timeout,
-        alarm=status.alarm,
-        reason=status.reason,
-        ended_at=status.ended_at,
-    )
-
-
-def plain_columns(task: Task, names: RouteNames) -> tuple[Any, ...]:
-    """The parameters of add_one.sql from $2 on."""
-    spec, status = task.spec, task.status
-    return (
-        names.of(spec),
-        UUID(spec.id),
-        int(status.priority),
-        CODES[status.state],
-        status.ready_at,
-        status.timeout,
-        status.alarm,
-        spec.created_at,
-        _encode(spec),
-        packed_rest(status),
-    )
-
-
-ADD_PACKERS: Final[tuple[Callable[[list[Any]], Packed], ...]] = (
-    arrays.uuids,
-    arrays.int4s,
-    arrays.int2s,
-    arrays.int2s,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.byteas,
-    arrays.byteas,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.texts,
-    arrays.byteas,
-    arrays.texts,
-    arrays.byteas,
-    arrays.int8s,
-    arrays.booleans,
-    arrays.byteas,
-    arrays.int8s,
-    arrays.int8s,
-)
-"""How to pack each of `columns_of`."""
-
-
-def status_columns(statuses: Sequence[Status | None]) -> list[Packed]:
-    """The columns of settle.sql from $5 and of change.sql from $7 on; None for a task that is to be removed."""
-    given = [status or _REMOVED for status in statuses]
-    return [
-        arrays.int2s([status.priority for status in given]),
-        arrays.int2s([CODES[status.state] for status in given]),
-        arrays.int8s([status.ready_at for status in given]),
-        arrays.int8s([status.timeout for status in given]),
-        arrays.int8s([status.version for status in given]),
-        arrays.int8s([status.beats for status in given]),
-        arrays.int8s([status.attempts for status in given]),
-        arrays.int8s([status.alarm for status in given]),
-        arrays.int8s([status.started_at for status in given]),
-        arrays.booleans([status.cancel_asked for status in given]),
-        arrays.texts([status.settled for status in given]),
-        arrays.byteas(_unless_all([packed_progress(status.progress) for status in given], None)),
-        arrays.byteas([packed_rest(status) for status in given]),
-    ]
-
-
-def lease_columns(statuses: Sequence[Status | None]) -> list[Packed]:
-    """The last columns of change.sql: the lease, for a change that leaves its holder with it; the waited for."""
-    leases = [None if status is None else status.lease for status in statuses]
-    given = [status or _REMOVED for status in statuses]
-    return [
-        arrays.texts([None if lease is None else lease.token for lease in leases]),
-        arrays.texts([None if lease is None else lease.worker for lease in leases]),
-        arrays.int8s([None if lease is None else lease.until for lease in leases]),
-        arrays.int8s([status.pending or None for status in given]),
-        arrays.int8s([status.unmet or None for status in given]),
-    ]
-
-
-_REMOVED: Final = Status(state=State.CANCELLED, priority=Priority.MEDIUM, ready_at=0, timeout=0)
-"""Fills the columns of a task that is to be removed; never stored."""
-
-
-def _unless_all(values: list[Any], default: object) -> list[Any]:
-    return [] if all(value == default for value in values) else values

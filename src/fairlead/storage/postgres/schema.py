@@ -17,6 +17,8 @@ from psycopg import Connection
 from fairlead.core.errors import StoreMismatch
 from fairlead.storage.postgres.address import Address, parse
 from fairlead.storage.postgres.failures import named
+from fairlead.storage.postgres.sessions import Session
+from fairlead.storage.postgres.statements import Statement
 
 _OLDEST_SERVER: Final = 130000
 _MIGRATION_TIMEOUT: Final = "10min"
@@ -49,6 +51,16 @@ def ensure(address: Address, package: str = _PACKAGE) -> None:
                 _check(version, address, package)
     except psycopg.Error as error:
         raise named(error, address) from error
+
+
+async def is_current(session: Session, address: Address) -> bool:
+    """Whether the schema is the one that this code knows, asked on a session that is there anyway."""
+    try:
+        count = Statement(f'SELECT count(*) FROM "{address.schema}".migration', prepared=False)  # noqa: S608
+        ((version,),) = await session.fetch(count)
+    except StoreMismatch:
+        return False
+    return int(version) == len(migrations())
 
 
 def pending(url: str) -> list[str]:

@@ -1,40 +1,49 @@
-"""Sessions with the server: one connection each, set up, with a limit on how long an exchange may take."""
+"""Sessions with the server: one connection each, with a limit on how long an exchange may take.
+
+A session speaks to libpq itself. psycopg's cursors look up how to send each parameter, wait with timers and events of
+their own and describe each answer, which takes longer than the exchange. Our parameters have the wire's form already;
+what is left to psycopg is to connect, to say what an error is and to load rows.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import select
+import struct
 import time
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
+from uuid import UUID
 
-from psycopg import AsyncConnection, AsyncRawCursor, Connection, IsolationLevel, RawCursor, pq
-from psycopg.abc import PQGen
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
 
-from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres.connecting import GRACE, LimitedAsyncConnection, LimitedConnection
+from fairlead.storage.postgres.rows import Row as Row
 from fairlead.storage.postgres.statements import Statement
 
 Result = TypeVar("Result")
-Row = tuple[Any, ...]
 
 _IDLE_CHECK: Final = 1.0
 """Seconds after which an idle connection is looked at before use: the server may have gone meanwhile."""
-_GRACE: Final = 0.5
-"""How much longer than the server's own limit a call waits for the answer."""
-_ISOLATION: Final = IsolationLevel.READ_COMMITTED
-"""Of transactions, also where a pooler keeps the session's own default from us: what is read after a lock must be what
-is there then."""
+_CANCEL_WITHIN: Final = 5.0
+_INT8: Final = struct.Struct("!q").pack
+_BINARY: Final = pq.Format.BINARY
 
-_SESSION: Final = {
-    "default_transaction_isolation": "read committed",
-    "idle_in_transaction_session_timeout": "10s",
-    # A plan made while the table was small must still be right when it is large.
-    "enable_seqscan": "off",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
-    "plan_cache_mode": "force_generic_plan",
-    "jit": "off",
-}
+# The level is named also where a pooler keeps the session's own default from us: what is read after a lock must be what
+# is there then.
+_BEGIN: Final = Statement("BEGIN ISOLATION LEVEL READ COMMITTED", prepared=False)
+_COMMIT: Final = Statement("COMMIT", prepared=False)
+_ROLLBACK: Final = Statement("ROLLBACK", prepared=False)
+
+
+class Late(psycopg.OperationalError):
+    """The server did not answer in time."""
 
 
 class Session(Protocol):
@@ -45,112 +54,200 @@ class Session(Protocol):
         ...
 
 
-def session_settings(address: Address) -> tuple[str, list[str]]:
-    """A statement that sets up a session, and its parameters; every call is limited on the server's side too."""
-    settings = _SESSION | {"statement_timeout": f"{address.timeout * 1000:.0f}"}
-    calls = ", ".join(f"set_config(${2 * n + 1}, ${2 * n + 2}, false)" for n in range(len(settings)))
-    return f"SELECT {calls}", [word for setting in settings.items() for word in setting]
+def _sent(value: Any) -> bytes | None:
+    """A parameter in the wire's binary form, for the type that every statement names it with."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bool):
+        return b"\x01" if value else b"\x00"
+    if isinstance(value, int):
+        return _INT8(value)
+    if isinstance(value, UUID):
+        return value.bytes
+    raise TypeError(f"{value!r} cannot be a parameter")
 
 
-class LimitedConnection(Connection[Row]):
-    """A connection whose every exchange with the server takes at most `limit` seconds."""
+class _Exchanging(ABC):
+    """Sends statements and takes in their answers, one after the other."""
 
-    limit: float | None = None
-
-    def wait(self, gen: PQGen[Result], interval: float = 0.1, timeout: float | None = None) -> Result:
-        return super().wait(gen, interval, self.limit if timeout is None else timeout)
-
-
-class LimitedAsyncConnection(AsyncConnection[Row]):
-    """The same for an event loop."""
-
-    limit: float | None = None
-
-    async def wait(self, gen: PQGen[Result], interval: float = 0.1, timeout: float | None = None) -> Result:
-        return await super().wait(gen, interval, self.limit if timeout is None else timeout)
-
-
-def connect(address: Address) -> LimitedConnection:
-    """A new connection for synchronous code, set up."""
-    connection = LimitedConnection.connect(address.conninfo, autocommit=True)
-    connection.limit = address.timeout + _GRACE
-    connection.isolation_level = _ISOLATION
-    connection.prepare_threshold = 0 if address.prepare else None
-    arrays.register(connection)
-    if address.prepare:
-        text, parameters = session_settings(address)
-        try:
-            RawCursor(connection).execute(text.encode(), parameters, prepare=False)
-        except BaseException:
-            connection.close()
-            raise
-    return connection
-
-
-async def connect_async(address: Address) -> LimitedAsyncConnection:
-    """A new connection for an event loop, set up."""
-    connection = await LimitedAsyncConnection.connect(address.conninfo, autocommit=True)
-    connection.limit = address.timeout + _GRACE
-    await connection.set_isolation_level(_ISOLATION)
-    connection.prepare_threshold = 0 if address.prepare else None
-    arrays.register(connection)
-    if address.prepare:
-        text, parameters = session_settings(address)
-        try:
-            await AsyncRawCursor(connection).execute(text.encode(), parameters, prepare=False)
-        except BaseException:
-            await connection.close()
-            raise
-    return connection
-
-
-class BlockingSession:
-    """Runs statements on one connection, in the calling thread."""
-
-    def __init__(self, connection: LimitedConnection, prepare: bool) -> None:
-        self.connection = connection
+    def __init__(self, connection: LimitedConnection | LimitedAsyncConnection, address: Address) -> None:
         self.used_at = time.monotonic()
-        self._cursor = RawCursor(connection)
-        self._prepare = prepare
+        self._limit = address.timeout + GRACE
+        self._prepare = address.prepare
+        self._libpq = connection.pgconn
+        self._socket = connection.fileno()
+        self._encoding = connection.info.encoding
+        self._loader = Transformer(connection)
+        self._names: dict[Statement, bytes] = {}
+        """Of the statements that are prepared."""
+        self._result: pq.abc.PGresult | None = None
 
     async def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Row]:
-        cursor = self._cursor
-        cursor.execute(statement.text, parameters, prepare=statement.prepared and self._prepare, binary=True)
-        return cursor.fetchall() if has_rows(cursor) else []
+        """The rows a statement returns; none if it returns no rows."""
+        values = [_sent(value) for value in parameters]
+        formats = [_BINARY] * len(values)
+        if not (statement.prepared and self._prepare):
+            self._libpq.send_query_params(statement.text, values, None, formats, _BINARY)
+            return await self._rows()
+        name = self._names.get(statement)
+        if name is None:
+            name = b"fairlead_%d" % len(self._names)
+            self._libpq.send_prepare(name, statement.text)
+            await self._rows()
+            self._names[statement] = name
+        self._libpq.send_query_prepared(name, values, formats, _BINARY)
+        return await self._rows()
 
+    async def transaction(self, work: Callable[[Session], Awaitable[Result]]) -> Result:
+        """What the work answers, committed; if it raises, nothing is."""
+        await self.fetch(_BEGIN)
+        try:
+            answer = await work(self)
+        except BaseException:
+            # A connection that broke, or is still busy, is not used again; with it goes the transaction.
+            with contextlib.suppress(psycopg.Error):
+                await self.fetch(_ROLLBACK)
+            raise
+        await self.fetch(_COMMIT)
+        return answer
 
-class AsyncSession:
-    """Runs statements on one connection of an event loop."""
+    @property
+    def broken(self) -> bool:
+        """Whether a session that is not in use cannot be used again."""
+        return self._libpq.transaction_status != pq.TransactionStatus.IDLE
 
-    def __init__(self, connection: LimitedAsyncConnection, prepare: bool) -> None:
-        self.connection = connection
-        self.used_at = time.monotonic()
-        self._cursor = AsyncRawCursor(connection)
-        self._prepare = prepare
+    @property
+    def stale(self) -> bool:
+        """Whether an idle session has been closed by the server: only then has it something to say."""
+        if self.broken:
+            return True
+        if time.monotonic() - self.used_at < _IDLE_CHECK:
+            return False
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
-    async def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Row]:
-        cursor = self._cursor
-        await cursor.execute(statement.text, parameters, prepare=statement.prepared and self._prepare, binary=True)
-        return await cursor.fetchall() if has_rows(cursor) else []
+    @abstractmethod
+    async def _answered(self) -> None:
+        """Wait until what was sent is answered, and no longer than the limit."""
 
+    async def _rows(self) -> list[Row]:
+        await self._answered()
+        result, self._result = self._result, None
+        if result is None:
+            raise psycopg.OperationalError("the connection was lost")
+        match result.status:
+            case pq.ExecStatus.TUPLES_OK:
+                self._loader.set_pgresult(result, format=_BINARY)
+                return self._loader.load_rows(0, result.ntuples, tuple)
+            case pq.ExecStatus.COMMAND_OK:
+                return []
+            case _:
+                raise error_from_result(result, self._encoding)
 
-def has_rows(cursor: RawCursor[Row] | AsyncRawCursor[Row]) -> bool:
-    """Whether a statement that was run returns rows. The cursor's description would say so too, by building it."""
-    return cursor.pgresult is not None and cursor.pgresult.status == pq.ExecStatus.TUPLES_OK
-
-
-def is_broken(session: BlockingSession | AsyncSession) -> bool:
-    """Whether a session that is not in use cannot be used again."""
-    connection = session.connection
-    return connection.closed or connection.pgconn.transaction_status != pq.TransactionStatus.IDLE
-
-
-def is_stale(session: BlockingSession | AsyncSession) -> bool:
-    """Whether an idle session has been closed by the server: only then has it something to say."""
-    if is_broken(session):
-        return True
-    if time.monotonic() - session.used_at < _IDLE_CHECK:
+    def _take_in(self) -> bool:
+        """Take in what has come; whether the answer is complete."""
+        self._libpq.consume_input()
+        while not self._libpq.is_busy():
+            result = self._libpq.get_result()
+            if result is None:
+                return True
+            self._result = result
         return False
-    poll = select.poll()
-    poll.register(session.connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+
+
+class BlockingSession(_Exchanging):
+    """A session of a thread, which waits for answers."""
+
+    def __init__(self, connection: LimitedConnection, address: Address) -> None:
+        super().__init__(connection, address)
+        self._poll = select.poll()
+        self._connection = connection
+
+    def close(self) -> None:
+        self._connection.close()
+
+    async def _answered(self) -> None:
+        deadline = time.monotonic() + self._limit
+        while True:
+            unsent = self._libpq.flush()
+            self._poll.register(self._socket, select.POLLIN | select.POLLOUT if unsent else select.POLLIN)
+            if not self._poll.poll(max(deadline - time.monotonic(), 0) * 1_000):
+                raise Late
+            if self._take_in():
+                return
+
+
+class AsyncSession(_Exchanging):
+    """A session of an event loop, which tells when there is something to take in."""
+
+    def __init__(self, connection: LimitedAsyncConnection, address: Address) -> None:
+        super().__init__(connection, address)
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._answer: asyncio.Future[None] | None = None
+        self._writing = False
+        self._loop.add_reader(self._socket, self._readable)
+
+    async def close(self) -> None:
+        self._deafen()
+        await self._connection.close()
+
+    async def _answered(self) -> None:
+        self._answer = answer = self._loop.create_future()
+        self._writable()
+        late = self._loop.call_later(self._limit, self._late)
+        try:
+            await answer
+        except asyncio.CancelledError:
+            await self._cancel()
+            raise
+        finally:
+            late.cancel()
+            self._answer = None
+
+    async def _cancel(self) -> None:
+        """Have the server give up on what was sent. A session for which that fails stays busy and is not used again."""
+        if self._libpq.transaction_status == pq.TransactionStatus.ACTIVE:
+            self._answer = answer = self._loop.create_future()
+            with contextlib.suppress(psycopg.Error, TimeoutError):
+                async with asyncio.timeout(_CANCEL_WITHIN):
+                    await self._connection.cancel_safe(timeout=_CANCEL_WITHIN)
+                    await answer
+        self._result = None
+
+    def _readable(self) -> None:
+        try:
+            complete = self._take_in()
+        except psycopg.Error as error:
+            self._deafen()
+            self._fail(error)
+            return
+        if complete and self._answer is not None and not self._answer.done():
+            self._answer.set_result(None)
+
+    def _writable(self) -> None:
+        try:
+            unsent = self._libpq.flush()
+        except psycopg.Error as error:
+            self._deafen()
+            self._fail(error)
+            return
+        if unsent and not self._writing:
+            self._loop.add_writer(self._socket, self._writable)
+        elif self._writing and not unsent:
+            self._loop.remove_writer(self._socket)
+        self._writing = bool(unsent)
+
+    def _late(self) -> None:
+        self._fail(Late())
+
+    def _fail(self, error: psycopg.Error) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+
+    def _deafen(self) -> None:
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
 from importlib import resources
 from typing import Final
 
-from fairlead.storage.postgres.rows import COLUMNS
+from fairlead.storage.postgres.rows import CLAIMED, COLUMNS
 
 _PREPARED: Final = frozenset(
-    {"add", "add_one", "claim", "heads", "take", "extend", "settle", "change", "get", "due", "standing", "time"}
+    {"add", "add_new", "add_one", "claim", "heads", "take", "extend", "settle", "change", "get", "due", "standing"}
     | {"wake", "fronts", "running", "running_keys", "dues", "due_set", "front_leave", "front_come", "look_later"}
+    | {"time", "scan", "fold"}
 )
 """The statements worth a plan of their own in every session."""
 
@@ -45,7 +46,8 @@ class Statements:
 
     def text(self, name: str) -> str:
         """The text of a file, for this schema."""
-        return _read(name).replace("{schema}", f'"{self._schema}"').replace("{columns}", COLUMNS)
+        words = {"{schema}": f'"{self._schema}"', "{columns}": COLUMNS, "{claimed}": CLAIMED}
+        return reduce(lambda text, word: text.replace(*word), words.items(), _read(name))
 
 
 @cache

@@ -21,6 +21,7 @@ from fairlead.storage.postgres.adding import Adder
 from fairlead.storage.postgres.address import Address, parse
 from fairlead.storage.postgres.changing import Changer
 from fairlead.storage.postgres.claiming import Claimer
+from fairlead.storage.postgres.columns import packed_progress
 from fairlead.storage.postgres.connections import AsyncConnections, BlockingConnections, Connections
 from fairlead.storage.postgres.feeding import Feeder
 from fairlead.storage.postgres.finding import listing
@@ -28,7 +29,7 @@ from fairlead.storage.postgres.limiting import usage
 from fairlead.storage.postgres.listening import AsyncListener, BlockingListener, Listener
 from fairlead.storage.postgres.records import Records
 from fairlead.storage.postgres.rounds import rounds
-from fairlead.storage.postgres.rows import STATES, packed_progress, task_id_of, task_of
+from fairlead.storage.postgres.rows import STATES, task_id_of, task_of
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.values import (
     Beat,
@@ -49,6 +50,9 @@ from fairlead.storage.values import (
 _FOLD_AFTER: Final = 500
 """Calls that wrote to the tally, after which its rows are folded."""
 _FOLD_INTERVAL: Final = 1.0
+"""Seconds after which a sweep folds what this process wrote."""
+_IDLE_FOLD_INTERVAL: Final = 60.0
+"""Seconds after which it folds what others may have left behind."""
 _FOLD_ABOVE: Final = 200
 """How few rows of the tally are left alone."""
 _BEFORE_ALL: Final = (-(2**62), TaskId("0" * 32))
@@ -57,11 +61,17 @@ _BEFORE_ALL: Final = (-(2**62), TaskId("0" * 32))
 async def open_postgres(url: str, *, blocking: bool = False) -> PostgresStore:
     """The store at this URL. An empty database is set up; one whose schema is behind is refused."""
     address = parse(url)
-    if blocking:
-        schema.ensure(address)
-    else:
-        await asyncio.to_thread(schema.ensure, address)
-    return PostgresStore(address, blocking=blocking)
+    store = PostgresStore(address, blocking=blocking)
+    try:
+        if not await store.is_current():
+            if blocking:
+                schema.ensure(address)
+            else:
+                await asyncio.to_thread(schema.ensure, address)
+    except BaseException:
+        await store.close()
+        raise
+    return store
 
 
 class PostgresStore:
@@ -79,6 +89,10 @@ class PostgresStore:
         self._feeder = Feeder(self._connections, self._statements)
         self._unfolded = 0
         self._folded_at = time.monotonic()
+
+    async def is_current(self) -> bool:
+        """Whether the schema is the one that this code knows."""
+        return await schema.is_current(self._connections, self._address)
 
     async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
         if not tasks:
@@ -131,7 +145,7 @@ class PostgresStore:
         return [found.get(task_id) for task_id in ids]
 
     async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
-        if time.monotonic() - self._folded_at > _FOLD_INTERVAL:
+        if time.monotonic() - self._folded_at > (_FOLD_INTERVAL if self._unfolded else _IDLE_FOLD_INTERVAL):
             await self._fold()
         alarm, task_id = after or _BEFORE_ALL
         rows = await self._connections.fetch(self._statements["due"], (now, alarm, UUID(task_id), limit))

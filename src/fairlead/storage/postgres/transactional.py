@@ -21,7 +21,8 @@ from fairlead.core.instant import Instant
 from fairlead.core.task import Task
 from fairlead.storage.postgres.adding import named_columns
 from fairlead.storage.postgres.address import parse
-from fairlead.storage.postgres.rows import RouteNames, task_id_of
+from fairlead.storage.postgres.columns import RouteNames
+from fairlead.storage.postgres.rows import task_id_of
 from fairlead.storage.postgres.statements import Statements
 
 _PLACEHOLDER: Final = re.compile(r"\$(\d+)")

@@ -1,4 +1,4 @@
--- Store new tasks, of which no two share an id or a key.
+-- Store new tasks, of which no two share an id or a key, as far as they are new: add_new.sql for those that may not be.
 --
 -- $1 bigint   now, to tell whether a key has expired
 -- $2 text     the channel to tell of tasks that are ready
@@ -18,11 +18,11 @@ given AS MATERIALIZED (
     FROM unnest(
         $4::uuid[], $5::int[], $6::smallint[], $7::smallint[], $8::bigint[], $9::bigint[], $10::bigint[],
         $11::bigint[], $12::bytea[], $13::bytea[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[],
-        $18::text[], $19::bytea[], $20::text[], $21::bytea[], $22::bigint[], $23::boolean[], $24::bytea[],
-        $25::bigint[], $26::bigint[]
+        $18::text[], $19::bytea[], $20::text[], $21::boolean[], $22::bytea[], $23::bigint[], $24::bigint[],
+        $25::bytea[], $26::bigint[]
     ) AS g (
         id, place, priority, state, ready_at, timeout, alarm, created_at, spec, rest, version, beats, attempts,
-        started_at, settled, progress, tags, key, key_until, cancel_asked, concurrency_key, pending, unmet
+        started_at, settled, progress, tags, cancel_asked, concurrency_key, pending, unmet, key, key_until
     )
     WHERE (SELECT routes FROM place)[g.place] IS NOT NULL
 ),

@@ -1,5 +1,6 @@
--- Store one new task as almost every submit makes it: never tried, without key and tags. What add.sql does for a batch
--- in half the time, because most of that is for starting the parts of a larger plan.
+-- Store one new task as almost every submit makes it: never tried, without key and tags. It fails if the id is known or
+-- the route does not exist. What add_new.sql does for a batch in half the time, because most of that is for starting
+-- the parts of a larger plan.
 --
 -- $1 text     the channel to tell of a task that is ready
 -- $2 text     the name of its route
@@ -13,7 +14,7 @@
 -- $10 bytea   spec
 -- $11 bytea   rest
 --
--- Returns how many tasks were stored: none if the id is known or the route does not exist.
+-- Returns nothing of use.
 WITH route AS MATERIALIZED (
     SELECT r.id, r.queue FROM {schema}.route AS r WHERE r.name = $2::text
 ),
@@ -22,16 +23,12 @@ added AS (
         id, ready_at, timeout, alarm, created_at, version, beats, attempts, route, priority, state, cancel_asked, rest,
         spec
     )
-    SELECT
-        $3::uuid, $6::bigint, $7::bigint, $8::bigint, $9::bigint, 1, 0, 0, r.id, $4::bigint, $5::bigint, false,
-        $11::bytea, $10::bytea
-    FROM route AS r
-    ON CONFLICT (id) DO NOTHING
-    RETURNING route, priority, state
+    VALUES (
+        $3::uuid, $6::bigint, $7::bigint, $8::bigint, $9::bigint, 1, 0, 0, (SELECT id FROM route), $4::bigint,
+        $5::bigint, false, $11::bytea, $10::bytea
+    )
 ),
 tallied AS (
-    INSERT INTO {schema}.tally SELECT route, priority, state, 1 FROM added
+    INSERT INTO {schema}.tally VALUES ((SELECT id FROM route), $4::bigint, $5::bigint, 1)
 )
-SELECT
-    (SELECT count(*) FROM added),
-    CASE WHEN $5::bigint = 1 THEN pg_notify($1::text, (SELECT queue FROM route) || ' 1') END
+SELECT CASE WHEN $5::bigint = 1 THEN pg_notify($1::text, (SELECT queue FROM route) || ' 1') END

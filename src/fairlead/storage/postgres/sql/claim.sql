@@ -18,7 +18,7 @@
 -- The candidates are read without locks, then locked one by one in order of service, skipping what others hold, until
 -- there are enough. Rows are reached by ctid: a version seen by this statement's snapshot stays where it is.
 --
--- Returns the number of candidates and the tasks taken, best first; one row with null columns when none was taken. The
+-- Returns the number of candidates and the tasks taken, in any order; one row with null columns when none was taken. The
 -- number is -1, and nothing is taken, if any of the queues has tasks with concurrency keys: limiting.py is to choose.
 WITH keyed AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM {schema}.route AS r WHERE r.keyed AND r.queue = ANY ($10::text[])) AS found
@@ -31,37 +31,38 @@ lane AS MATERIALIZED (
     WHERE r.requires <@ $7::text[] AND ($8::text[] IS NULL OR r.type = ANY ($8::text[]))
         AND r.type <> ALL ($9::text[]) AND NOT (SELECT found FROM keyed)
 ),
-head AS MATERIALIZED (
-    SELECT
-        h.at, l.ranks[1 + width_bucket($1::bigint - h.ready_at, l.afters)] AS rank, h.ready_at - l.head_start AS since,
-        h.id
-    FROM lane AS l
-    CROSS JOIN LATERAL (
-        SELECT t.ctid AS at, t.ready_at, t.id
-        FROM {schema}.task AS t
-        WHERE t.route = l.route AND t.priority = l.priority AND t.state = 1
-        ORDER BY t.ready_at, t.id
+-- The places of the candidates' rows, best first.
+candidate AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT h.at
+        FROM lane AS l
+        CROSS JOIN LATERAL (
+            SELECT t.ctid AS at, t.ready_at, t.id
+            FROM {schema}.task AS t
+            WHERE t.route = l.route AND t.priority = l.priority AND t.state = 1
+            ORDER BY t.ready_at, t.id
+            LIMIT {reach}
+        ) AS h
+        ORDER BY l.ranks[1 + width_bucket($1::bigint - h.ready_at, l.afters)], h.ready_at - l.head_start, h.id
         LIMIT {reach}
-    ) AS h
-    ORDER BY rank, since, h.id
-    LIMIT {reach}
+    ) AS places
 ),
+-- One candidate after the other, so that none is locked but those that are taken.
 locked AS MATERIALIZED (
-    SELECT t.ctid AS at, h.rank, h.since
-    FROM head AS h JOIN {schema}.task AS t ON t.ctid = h.at
-    WHERE t.state = 1
-    ORDER BY h.rank, h.since, h.id
+    SELECT k.at
+    FROM unnest((SELECT places FROM candidate)) AS c (at)
+    CROSS JOIN LATERAL (
+        SELECT t.ctid AS at FROM {schema}.task AS t WHERE t.ctid = c.at AND t.state = 1 FOR UPDATE SKIP LOCKED
+    ) AS k
     LIMIT $6::bigint
-    FOR UPDATE OF t SKIP LOCKED
 ),
 taken AS (
     UPDATE {schema}.task AS t
     SET state = 2, version = t.version + 1, attempts = t.attempts + 1, started_at = $1::bigint, token = $4::text,
         worker = $5::text, until = least($2::bigint, $1::bigint + t.timeout + $3::bigint),
         alarm = least($2::bigint, $1::bigint + t.timeout + $3::bigint)
-    FROM locked AS k
-    WHERE t.ctid = k.at
-    RETURNING k.rank, k.since, t.*
+    WHERE t.ctid = ANY (ARRAY(SELECT at FROM locked))
+    RETURNING t.route, {claimed}
 ),
 tallied AS (
     INSERT INTO {schema}.tally
@@ -69,6 +70,6 @@ tallied AS (
     FROM (SELECT route, priority, count(*) AS tasks FROM taken GROUP BY route, priority) AS c
     CROSS JOIN (VALUES (1, -1), (2, 1)) AS s (state, sign)
 )
-SELECT CASE WHEN (SELECT found FROM keyed) THEN -1 ELSE (SELECT count(*) FROM head) END, {columns}
+SELECT
+    CASE WHEN (SELECT found FROM keyed) THEN -1 ELSE cardinality((SELECT places FROM candidate)) END, {claimed}
 FROM (VALUES (0)) AS always (one) LEFT JOIN taken AS t ON true
-ORDER BY t.rank, t.since, t.id

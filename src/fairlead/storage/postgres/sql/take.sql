@@ -8,12 +8,12 @@
 -- $6 bigint  the most tasks to take
 -- $7 uuid[]  ids, best first
 --
--- Returns the tasks taken, best first.
+-- Returns the tasks taken, best first, each with its turn.
 WITH locked AS MATERIALIZED (
-    SELECT t.id, g.place
-    FROM unnest($7::uuid[]) WITH ORDINALITY AS g (id, place) JOIN {schema}.task AS t ON t.id = g.id
+    SELECT t.id, g.turn
+    FROM unnest($7::uuid[]) WITH ORDINALITY AS g (id, turn) JOIN {schema}.task AS t ON t.id = g.id
     WHERE t.state = 1
-    ORDER BY g.place
+    ORDER BY g.turn
     LIMIT $6::bigint
     FOR UPDATE OF t SKIP LOCKED
 ),
@@ -24,7 +24,7 @@ taken AS (
         alarm = least($2::bigint, $1::bigint + t.timeout + $3::bigint)
     FROM locked AS k
     WHERE t.id = k.id
-    RETURNING k.place, t.*
+    RETURNING k.turn, t.route, {claimed}
 ),
 tallied AS (
     INSERT INTO {schema}.tally
@@ -32,4 +32,4 @@ tallied AS (
     FROM (SELECT route, priority, count(*) AS tasks FROM taken GROUP BY route, priority) AS c
     CROSS JOIN (VALUES (1, -1), (2, 1)) AS s (state, sign)
 )
-SELECT {columns} FROM taken AS t ORDER BY t.place
+SELECT t.turn, {claimed} FROM taken AS t ORDER BY t.turn
