@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Final, Literal, TypeAlias
@@ -21,6 +22,11 @@ from fairlead.wire.retrying import RetryPolicy, Rules, backoff_of, rules_of
 BATCH_LIMIT: Final = 1_000
 """The most tasks of one batch. A stream of lines may have any number."""
 
+_NOTHING: Final[frozenset[str]] = frozenset()
+_WORDS: Final = [priority.word for priority in Priority]
+_iso: Final = functools.lru_cache(maxsize=1)(iso)
+"""Tasks that are submitted together share their moment."""
+
 _YEAR: Final = 366 * 86_400
 _CENTURY: Final = 100 * _YEAR
 
@@ -37,7 +43,7 @@ Awaited: TypeAlias = Annotated[tuple[str | int, ...], Meta(extra_json_schema={"m
 OnFailureWord: TypeAlias = Literal["cancel", "run_anyway"]
 
 
-class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """A task to submit. What is left out is filled in from the settings of the server."""
 
     task_type: Name
@@ -82,7 +88,7 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What becomes of it when one of those ends other than completed: `cancel` it, or `run_anyway`."""
 
 
-class TaskCreated(Struct, frozen=True, kw_only=True):
+class TaskCreated(Struct, frozen=True, kw_only=True, gc=False):
     """The answer to a submit."""
 
     task_id: str
@@ -106,7 +112,7 @@ class BatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tasks: list[SubmitRequest]
 
 
-class BatchResult(Struct, frozen=True, kw_only=True):
+class BatchResult(Struct, frozen=True, kw_only=True, gc=False):
     """What became of one task of a batch: `task`, or the `problem` with it."""
 
     index: int
@@ -137,12 +143,12 @@ def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str |
         parameters=bytes(request.parameters),
         priority=None if request.priority is None else Priority.parse(request.priority),
         queue=request.queue,
-        requires=frozenset(request.required_capabilities),
+        requires=frozenset(request.required_capabilities) if request.required_capabilities else _NOTHING,
         timeout=None if request.timeout_seconds is None else _timeout(request.timeout_seconds),
         max_retries=request.max_retries,
         max_crashes=request.max_crashes,
-        backoff=backoff_of(request.retry_policy),
-        retry_rules=rules_of(request.retry_rules),
+        backoff=None if request.retry_policy is None else backoff_of(request.retry_policy),
+        retry_rules=rules_of(request.retry_rules) if request.retry_rules else None,
         run_at=None if request.run_at is None else instant_of(request.run_at),
         delay=None if request.delay_seconds is None else span(request.delay_seconds),
         idempotency_key=request.idempotency_key,
@@ -162,10 +168,10 @@ def created(task: Task, position: int | None, *, existing: bool, warnings: Seque
         task_id=spec.id,
         task_type=spec.type,
         status=status.state.value,
-        priority=status.priority.word,
+        priority=_WORDS[status.priority],
         queue=spec.queue,
         queue_position=position,
-        created_at=iso(spec.created_at),
+        created_at=_iso(spec.created_at),
         existing=existing,
         warnings=list(warnings) if warnings else UNSET,
     )
