@@ -343,6 +343,17 @@ async def test_a_server_that_stops_answers_what_it_has_read_and_hangs_up() -> No
     assert answers_in(said) == [b"201"] and b"\r\nconnection: close\r\n" in said
 
 
+async def test_a_server_that_is_cut_off_hangs_up_on_those_who_wait() -> None:
+    store = Held()
+    async with serving(Noting(store)) as (server, _):
+        saying = asyncio.create_task(said_to(server, HEAD + b"\r\n" + TASK))
+        await store.asked.wait()
+        (task,) = server._uvicorn.server_state.tasks
+        task.cancel()
+        assert await saying == b""
+        store.free.set()
+
+
 # Silences
 
 

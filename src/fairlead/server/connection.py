@@ -73,21 +73,19 @@ class Connection(BoundedProtocol):
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
 
-    # Silences: uvicorn sets a timer after each answer and takes it back with each request, which costs as much as the
-    # parsing of one. Here the timer stays, and looks at what has happened when it rings.
+    # Silences: uvicorn sets a timer after each answer and takes it back with the next request, which is 2 to 3 µs of
+    # each. Here the timer stays, and looks at what has happened when it rings.
 
     def _unset_keepalive_if_required(self) -> None:
         self._silent_since = None
 
     def on_response_complete(self) -> None:
-        self.server_state.total_requests += 1
-        if self.transport.is_closing():
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
             return
+        self.server_state.total_requests += 1
         self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
-        else:
-            self._silent_since = self.loop.time()
+        self._silent_since = self.loop.time()
 
     def timeout_keep_alive_handler(self) -> None:
         since, now = self._silent_since, self.loop.time()

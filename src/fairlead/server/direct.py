@@ -76,6 +76,11 @@ class Direct:
             cycle.transport.close()
         cycle.on_response()
 
+    def hang_up(self) -> None:
+        """End the connection without an answer, unless one has begun."""
+        if not self._cycle.response_started:
+            self._cycle.transport.close()
+
 
 def open_direct(cycle: RequestResponseCycle) -> Direct:
     """Give a request its short way."""

@@ -33,6 +33,7 @@ from fairlead.wire.tasks import SubmitRequest, TaskCreated, submission_of
 
 METHOD: Final = "POST"
 PATH: Final = "/api/v1/tasks"
+_WHAT: Final = f"{METHOD} {PATH}"
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 _PROBLEM: Final = MEDIA_TYPE.encode()
@@ -61,7 +62,7 @@ class Together:
 
     async def _answer(self) -> None:
         arrived, self._arrived = self._arrived, []
-        # The span of a submit is its own, and an answer of a server that stops is not of the short way.
+        # A submit that is traced has a span of its own.
         ordinary = tracing.active() or self._hub.stopping.is_set()
         requests: list[Direct] = []
         callers: list[Principal] = []
@@ -70,7 +71,7 @@ class Together:
             try:
                 wish = None if ordinary else self._read(request)
             except Exception as error:
-                self._say(request, refusal_for(error, f"{METHOD} {PATH}"))
+                self._say(request, refusal_for(error, _WHAT))
                 continue
             if wish is None:
                 otherwise()
@@ -79,8 +80,7 @@ class Together:
             callers.append(wish[0])
             submissions.append(wish[1])
         if requests:
-            for request, answer in zip(requests, await self._store(submissions, callers), strict=True):
-                self._say(request, answer)
+            await self._store(requests, submissions, callers)
 
     def _read(self, request: Direct) -> tuple[Principal, Submission] | None:
         """The caller and what it submits; None if it takes the ordinary way to tell."""
@@ -100,12 +100,20 @@ class Together:
         return None if submission.after else (caller, submission)
 
     async def _store(
-        self, submissions: Sequence[Submission], callers: Sequence[Principal]
-    ) -> Sequence[TaskCreated | Refusal]:
+        self, requests: Sequence[Direct], submissions: Sequence[Submission], callers: Sequence[Principal]
+    ) -> None:
+        answers: Sequence[TaskCreated | Refusal]
         try:
-            return await store_all(self._hub, submissions, callers)
-        except Exception as error:
-            return [refusal_for(error, f"{METHOD} {PATH}")] * len(submissions)
+            try:
+                answers = await store_all(self._hub, submissions, callers)
+            except Exception as error:
+                answers = [refusal_for(error, _WHAT)] * len(requests)
+            for request, answer in zip(requests, answers, strict=True):
+                self._say(request, answer)
+        finally:
+            # If the server is cut off, nobody is left to wait for an answer.
+            for request in requests:
+                request.hang_up()
 
     def _say(self, request: Direct, answer: TaskCreated | Refusal) -> None:
         scheme, last = request.scope["scheme"], self._hub.stopping.is_set()
