@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import re
 import shutil
 import subprocess
@@ -70,6 +71,12 @@ def served(store: str) -> Iterator[tuple[str, int]]:
             yield ready["url"], process.pid
         finally:
             process.terminate()
+
+
+def spent(process: int) -> float:
+    """The CPU time that a process has used so far, in seconds."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(process: int) -> float:
@@ -133,24 +140,30 @@ async def measure(store: str, wrk: Wrk, *, seconds: int, repeats: int, crowd: in
         tasks = f"{url}/api/v1/tasks"
         wrk.run(tasks, single, connections=32, seconds=2)
         for _ in range(repeats):
+            before = spent(process)
             rate, late = wrk.run(tasks, single, connections=32, seconds=seconds)
             note("HTTP submit, 32 connections", rate)
             note("its 95th percentile", late)
-            rate, _ = wrk.run(f"{tasks}/batch", batch, connections=4, seconds=max(seconds // 3, 3))
+            note("its CPU in the server", (spent(process) - before) / (rate * seconds) * 1e6)
+            before, brief = spent(process), max(seconds // 3, 3)
+            rate, _ = wrk.run(f"{tasks}/batch", batch, connections=4, seconds=brief)
             note(f"HTTP submit in batches of {BATCH}", rate * BATCH)
-        before, _ = await asyncio.to_thread(wrk.run, tasks, single, connections=32, seconds=max(seconds // 3, 3))
+            note("its CPU in the server for a task", (spent(process) - before) / (rate * brief * BATCH) * 1e6)
+        alone, _ = await asyncio.to_thread(wrk.run, tasks, single, connections=32, seconds=max(seconds // 3, 3))
         waiting = Crowd(url, crowd)
         await waiting.gather()
         note(f"memory with {crowd:,} idle workers and {crowd:,} listeners", resident(process))
-        spent = time.monotonic()
+        began = time.monotonic()
         after, _ = await asyncio.to_thread(wrk.run, tasks, single, connections=32, seconds=max(seconds // 3, 3))
-        print(f"the crowd waited for {time.monotonic() - spent:.0f} s of submits")
-        note("HTTP submit beside them, as a share", after / before)
+        print(f"the crowd waited for {time.monotonic() - began:.0f} s of submits")
+        note("HTTP submit beside them, as a share", after / alone)
         await waiting.leave()
-    targets = {
+    targets: dict[str, tuple[str, float | None, bool]] = {
         "HTTP submit, 32 connections": ("tasks/s", 10_000, False),
         "its 95th percentile": ("ms", 10, True),
+        "its CPU in the server": ("µs", None, True),
         f"HTTP submit in batches of {BATCH}": ("tasks/s", 30_000, False),
+        "its CPU in the server for a task": ("µs", None, True),
         f"memory with {crowd:,} idle workers and {crowd:,} listeners": ("MB", 300, True),
         "HTTP submit beside them, as a share": ("of the rate without", 0.8, False),
     }
