@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -31,6 +34,7 @@ from tests.server.test_direct import HEAD, LAST, TASK, answers_in
 from tests.server.test_running import said_to
 from tests.worker.building import eventually
 
+ROOT: Final = Path(__file__).parents[2]
 PATH: Final = "/api/v1/tasks"
 JSON: Final = {"content-type": "application/json"}
 ABSENT: Final = "0" * 12 + "8" + "0" * 3 + "8" + "0" * 15
@@ -167,6 +171,38 @@ async def test_behind_a_trusted_proxy_all_take_the_ordinary_way() -> None:
         answer = await client.post(PATH, content=TASK, headers=headers)
     assert answer.status_code == 201 and "strict-transport-security" in answer.headers
     assert engine.calls == [None]
+
+
+TRACED: Final = """
+import asyncio
+import httpx
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.server.test_together import JSON, PATH, TASK, Noting, serving
+
+exporter = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+
+async def main() -> None:
+    engine = Noting()
+    async with serving(engine) as (_, client):
+        heads = [JSON | {"traceparent": f"00-{n:032x}-{n:016x}-01"} for n in (1, 2, 3)]
+        await asyncio.gather(*(client.post(PATH, content=TASK, headers=head) for head in heads))
+    print(engine.calls, sorted(span.context.trace_id for span in exporter.get_finished_spans()))
+
+asyncio.run(main())
+"""
+
+
+def test_each_that_is_traced_has_a_span_in_its_own_trace() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", TRACED], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert ended.stdout == "[None, None, None] [1, 2, 3]\n"
 
 
 # The same answers
