@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import re
 import shutil
 import subprocess
@@ -73,6 +74,12 @@ def served(store: str) -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
+def spent(process: int) -> float:
+    """The CPU time that a process has used so far, in seconds."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def resident(process: int) -> float:
     """The memory of a process in MB."""
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
@@ -130,18 +137,26 @@ class Submitted(Struct, frozen=True):
     """Tasks a second, one with each request, over 32 connections."""
     late: float
     """The 95th percentile of those requests, in milliseconds."""
+    cost: float
+    """CPU of the server for each of them, in microseconds."""
     in_batches: float
     """Tasks a second, 100 with each request, over four connections."""
+    cost_in_batches: float
+    """CPU of the server for each of those tasks, in microseconds."""
 
 
-def submits(url: str, wrk: Wrk, seconds: int) -> Submitted:
+def submits(url: str, process: int, wrk: Wrk, seconds: int) -> Submitted:
     """What a server takes in so many seconds, after a warm-up; then in batches, for a third of that."""
     tasks = f"{url}/api/v1/tasks"
-    wrk.run(tasks, msgspec.json.encode(TASK), connections=32, seconds=2)
-    rate, late = wrk.run(tasks, msgspec.json.encode(TASK), connections=32, seconds=seconds)
-    batch = msgspec.json.encode([TASK] * BATCH)
-    batches, _ = wrk.run(f"{tasks}/batch", batch, connections=4, seconds=max(seconds // 3, 3))
-    return Submitted(rate, late, batches * BATCH)
+    single, batch = msgspec.json.encode(TASK), msgspec.json.encode([TASK] * BATCH)
+    wrk.run(tasks, single, connections=32, seconds=2)
+    before = spent(process)
+    rate, late = wrk.run(tasks, single, connections=32, seconds=seconds)
+    cost = (spent(process) - before) / (rate * seconds) * 1e6
+    before, brief = spent(process), max(seconds // 3, 3)
+    batches, _ = wrk.run(f"{tasks}/batch", batch, connections=4, seconds=brief)
+    cost_in_batches = (spent(process) - before) / (batches * brief * BATCH) * 1e6
+    return Submitted(rate, late, cost, batches * BATCH, cost_in_batches)
 
 
 async def measure(store: str, wrk: Wrk, *, seconds: int, repeats: int, crowd: int) -> list[Figure]:
@@ -154,23 +169,27 @@ async def measure(store: str, wrk: Wrk, *, seconds: int, repeats: int, crowd: in
     with served(store) as (url, process):
         tasks = f"{url}/api/v1/tasks"
         for _ in range(repeats):
-            submitted = submits(url, wrk, seconds)
+            submitted = submits(url, process, wrk, seconds)
             note("HTTP submit, 32 connections", submitted.rate)
             note("its 95th percentile", submitted.late)
+            note("its CPU in the server", submitted.cost)
             note(f"HTTP submit in batches of {BATCH}", submitted.in_batches)
-        before, _ = await asyncio.to_thread(wrk.run, tasks, single, connections=32, seconds=max(seconds // 3, 3))
+            note("its CPU in the server for a task", submitted.cost_in_batches)
+        alone, _ = await asyncio.to_thread(wrk.run, tasks, single, connections=32, seconds=max(seconds // 3, 3))
         waiting = Crowd(url, crowd)
         await waiting.gather()
         note(f"memory with {crowd:,} idle workers and {crowd:,} listeners", resident(process))
-        spent = time.monotonic()
+        began = time.monotonic()
         after, _ = await asyncio.to_thread(wrk.run, tasks, single, connections=32, seconds=max(seconds // 3, 3))
-        print(f"the crowd waited for {time.monotonic() - spent:.0f} s of submits")
-        note("HTTP submit beside them, as a share", after / before)
+        print(f"the crowd waited for {time.monotonic() - began:.0f} s of submits")
+        note("HTTP submit beside them, as a share", after / alone)
         await waiting.leave()
-    targets = {
+    targets: dict[str, tuple[str, float | None, bool]] = {
         "HTTP submit, 32 connections": ("tasks/s", 10_000, False),
         "its 95th percentile": ("ms", 10, True),
+        "its CPU in the server": ("µs", None, True),
         f"HTTP submit in batches of {BATCH}": ("tasks/s", 30_000, False),
+        "its CPU in the server for a task": ("µs", None, True),
         f"memory with {crowd:,} idle workers and {crowd:,} listeners": ("MB", 300, True),
         "HTTP submit beside them, as a share": ("of the rate without", 0.8, False),
     }

@@ -58,7 +58,7 @@ def over_http(report: Report, servers: Servers, turn: int, seconds: int) -> None
         report.remark(f"wrk is missing: {error}")
         return
     with tempfile.TemporaryDirectory() as folder, servers.empty("http") as url:
-        submitted = submits(url, Wrk(str(found), Path(folder)), seconds)
+        submitted = submits(url, process, Wrk(str(found), Path(folder)), seconds)
     figures = {
         ", 32 connections": submitted.rate,
         ", 32 connections, p95 ms": submitted.late,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -11,7 +10,6 @@ import msgspec
 from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.core.errors import FairleadError
 from fairlead.server import (
     batch,
     circuits,
@@ -38,10 +36,8 @@ from fairlead.server.endpoint import Answer, Anything, Call, Endpoint
 from fairlead.server.headers import SafeHeaders, head_of
 from fairlead.server.hub import Hub
 from fairlead.server.queries import parse_query
-from fairlead.server.refusals import Refusal, refusal_of
+from fairlead.server.refusals import Refusal, refusal_for
 from fairlead.wire.problems import MEDIA_TYPE
-
-log = logging.getLogger("fairlead.server")
 
 ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = Documents(
     (
@@ -141,23 +137,20 @@ class Desk:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             answer = await self._answer(scope, receive)
-        except Refusal as refusal:
-            await refuse(refusal, send)
-            return
-        except FairleadError as error:
-            await refuse(refusal_of(error), send)
-            return
         except Disconnected:
             return
-        except Exception:
-            log.exception("%s %s failed", scope["method"], scope["path"])
-            await refuse(Refusal("internal", "the server met a fault of its own; its log says which"), send)
+        except Exception as error:
+            await refuse(refusal_for(error, f"{scope['method']} {scope['path']}"), send)
             return
         if not isinstance(answer, Answer):
             await answer(scope, receive, send)
             return
         body = b"" if answer.body is None else _ENCODE(answer.body)
-        if answer.headers or self._hub.stopping.is_set() or not say_directly(scope, answer.status, body):
+        direct = direct_of(scope)
+        if direct is not None and direct.open and not answer.headers:
+            last = self._hub.stopping.is_set()
+            direct.answer(answer.status, head_of(_JSON, scope["scheme"]), body, last=last)
+        else:
             await say(send, answer.status, body, _JSON, answer.headers)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer | ASGIApp:
@@ -175,12 +168,6 @@ class Desk:
 def _asks(shape: type[Any]) -> bool:
     """Whether a query has parameters that must be given."""
     return any(field.required for field in msgspec.structs.fields(shape))
-
-
-def say_directly(scope: Scope, status: int, body: bytes) -> bool:
-    """Answer with a whole body by the short way, if there is one."""
-    direct = direct_of(scope)
-    return direct is not None and direct.answer(status, head_of(_JSON, scope["scheme"]), body)
 
 
 async def refuse(refusal: Refusal, send: Send) -> None:

@@ -45,10 +45,10 @@ async def submit_batch(call: Call[Empty, None]) -> Answer | ASGIApp:
     """
     hub = call.hub
     if _is_lines(call):
-        return LineStream(hub, call.principal, traceparent_of(call.scope))
+        return LineStream(hub, call.principal, traceparent_of(call.scope["headers"]))
     body = await hub.bodies.read(call.scope, call.receive, hub.settings.batch_limit)
     items = await asyncio.to_thread(read_batch, body) if len(body) > LARGE else read_batch(body)
-    results = await submit_all(hub, call.principal, items, traceparent_of(call.scope))
+    results = await submit_all(hub, call.principal, items, traceparent_of(call.scope["headers"]))
     rejected = sum(1 for result in results if result.status >= 400)
     answer = BatchAnswer(results=results, accepted=len(results) - rejected, rejected=rejected)
     return Answer(answer, status=207 if rejected else 200)

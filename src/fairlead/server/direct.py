@@ -8,7 +8,7 @@ ASGI.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
@@ -24,27 +24,44 @@ class Direct:
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
 
+    @property
+    def scope(self) -> Scope:
+        """What ASGI says of the request."""
+        return cast(Scope, self._cycle.scope)
+
+    def seen(self) -> bytes:
+        """What has arrived of the body, which stays to be taken."""
+        return bytes(self._cycle.body)
+
     def body(self) -> bytes | None:
         """The whole body; None if it has yet to arrive, to be received in pieces then."""
         cycle = self._cycle
         if cycle.more_body or cycle.disconnected:
             return None
-        body = bytes(cycle.body)
+        body = self.seen()
         cycle.body.clear()
         # What is received next is that the caller has left.
         cycle.message_event.clear()
         cycle.flow.resume_reading()
         return body
 
-    def answer(self, status: int, head: bytes, body: bytes) -> bool:
-        """Whether the answer has gone out; if not, it is to be sent. The head is lines of headers with their ends."""
+    @property
+    def open(self) -> bool:
+        """Whether an answer can go by; not when one has begun, nor while the caller leaves earlier ones unread."""
+        return not (self._cycle.response_started or self._cycle.flow.write_paused)
+
+    def answer(self, status: int, head: bytes, body: bytes, *, last: bool = False) -> None:
+        """Answer, if the caller is still there; with the last answer the connection ends.
+
+        The head is lines of headers with their ends.
+        """
         cycle = self._cycle
         if cycle.disconnected:
-            return True
-        if cycle.response_started or cycle.flow.write_paused:
-            return False
+            return
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
+        if last:
+            cycle.keep_alive = False
         lines = [STATUS_LINE[status], head, b"content-length: %d\r\n" % len(body)]
         for name, value in cycle.default_headers:
             lines += (name, b": ", value, b"\r\n")
@@ -58,13 +75,18 @@ class Direct:
         if not cycle.keep_alive:
             cycle.transport.close()
         cycle.on_response()
-        return True
+
+    def hang_up(self) -> None:
+        """End the connection without an answer, unless one has begun."""
+        if not self._cycle.response_started:
+            self._cycle.transport.close()
 
 
-def open_direct(cycle: RequestResponseCycle) -> None:
+def open_direct(cycle: RequestResponseCycle) -> Direct:
     """Give a request its short way."""
     scope: dict[str, Any] = cycle.scope  # type: ignore[assignment]
-    scope[_KEY] = Direct(cycle)
+    direct = scope[_KEY] = Direct(cycle)
+    return direct
 
 
 def direct_of(scope: Scope) -> Direct | None:

@@ -59,6 +59,10 @@ class Directory:
                 return
         await self._wait_for(self._read())
 
+    def known(self, identity: str) -> Holder | None:
+        """The holder of the key with this id, by what was read last."""
+        return self._holders.get(identity)
+
     async def find(self, identity: str) -> Holder | None:
         """The holder of the key with this id.
 

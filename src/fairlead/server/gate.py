@@ -79,6 +79,20 @@ class Gate:
             return ANYBODY
         return self._checked(holder, role)
 
+    def admit_at_once(self, headers: Headers, role: Role) -> Principal | None:
+        """The caller of a request that changes something, if no more needs to be read to know it; else None."""
+        if not self._directory.fresh or b"cookie" in headers:
+            return None
+        shown = headers.get(b"authorization")
+        if shown is None:
+            self._check_keyless(headers, changes=True)
+            return ANYBODY
+        parts = split(_bearer(shown))
+        holder = None if parts is None else self._directory.known(parts[0])
+        if parts is None or holder is None or not holder.key.opens(parts[1]) or holder.key.expired(self._clock.now()):
+            return None
+        return self._checked(holder, role)
+
     async def admit_websocket(self, scope: Scope, role: Role) -> Principal:
         """The caller who opens a WebSocket; with a cookie, only from a page of this server.
 
@@ -129,15 +143,7 @@ class Gate:
         shown = headers.get(b"authorization")
         if shown is None:
             return None
-        scheme, _, key = shown.decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer":
-            raise Refusal(
-                "unauthorized",
-                f"the authorization header is not a bearer key; {_SHOW_A_KEY}",
-                remedy=_SHOW_A_KEY,
-                headers=_CHALLENGE_AGAIN,
-            )
-        return await self._verified(key.strip())
+        return await self._verified(_bearer(shown))
 
     async def _verified(self, key: str) -> Holder:
         parts = split(key)
@@ -213,6 +219,19 @@ class Gate:
                 raise _exposed("the request came through a proxy")
         if changes and not is_neighbourly(headers):
             raise _foreign(headers)
+
+
+def _bearer(shown: bytes) -> str:
+    """The key in an authorization header."""
+    scheme, _, key = shown.decode("latin-1").partition(" ")
+    if scheme.lower() != "bearer":
+        raise Refusal(
+            "unauthorized",
+            f"the authorization header is not a bearer key; {_SHOW_A_KEY}",
+            remedy=_SHOW_A_KEY,
+            headers=_CHALLENGE_AGAIN,
+        )
+    return key.strip()
 
 
 def is_secure(scope: Scope) -> bool:

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from fairlead.server.direct import open_direct
-
 MOST_BYTES: Final = 64 * 1024
 """How much of a head may come beyond what came with its first bytes."""
 MOST_SECONDS: Final = 10.0
@@ -55,10 +53,6 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._finish()
         super().on_headers_complete()
-
-    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        open_direct(cycle)
-        super()._start_asgi_task(cycle, app)
 
     def _finish(self) -> None:
         self._unfinished = False

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Raw
 from msgspec.structs import replace
-from starlette.types import Scope
 
 from fairlead.core.errors import FairleadError
 from fairlead.core.submission import Submission
@@ -18,7 +17,7 @@ from fairlead.server.principal import Principal
 from fairlead.server.refusals import Refusal, refusal_of
 from fairlead.server.tenancy import check_holder, may_await, tenant_of
 from fairlead.wire.explanations import CauseShown
-from fairlead.wire.tasks import BatchResult, SubmitRequest, created, submission_of
+from fairlead.wire.tasks import BatchResult, SubmitRequest, TaskCreated, created, submission_of
 
 Item: TypeAlias = SubmitRequest | Refusal
 """A task to submit, or why it cannot be read."""
@@ -35,9 +34,9 @@ def read_one(text: bytes | Raw) -> Item:
     return request
 
 
-def traceparent_of(scope: Scope) -> str | None:
+def traceparent_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """The traceparent in the headers of a request; one that is not well formed counts for nothing, as W3C wants it."""
-    for name, value in scope["headers"]:
+    for name, value in headers:
         if name == b"traceparent":
             return traceparent_in(value.decode("latin-1").strip())
     return None
@@ -50,33 +49,42 @@ async def submit_all(
     wishes: list[Submission | Refusal] = [_wish(principal, item, traceparent) for item in items]
     if any(isinstance(wish, Submission) and wish.after for wish in wishes):
         wishes = _placed(await may_await(hub, principal, wishes))
-    counted = await hub.depths.ready()
-    answers = iter(await hub.engine.submit_many([wish for wish in wishes if isinstance(wish, Submission)]))
-    warnings: dict[tuple[str, str, tuple[str, ...]], Sequence[CauseShown]] = {}
+    submissions = [wish for wish in wishes if isinstance(wish, Submission)]
+    answers = iter(await store_all(hub, submissions, [principal] * len(submissions)))
     results = []
     for index, wish in enumerate(wishes):
         answer = next(answers) if isinstance(wish, Submission) else wish
-        if isinstance(answer, FairleadError):
-            answer = refusal_of(answer)
         if isinstance(answer, Refusal):
             results.append(refused(index, answer))
-            continue
-        task = answer.task
-        if not answer.existing:
-            position = hub.depths.position(task) if counted else None
-            kind = task.spec.queue, task.spec.type, task.spec.requires
-            if kind not in warnings:
-                warnings[kind] = await hub.warnings(answer)
-            shown = created(task, position, existing=False, warnings=warnings[kind])
-            results.append(BatchResult(index=index, status=201, task=shown))
-            continue
-        try:
-            held = created(check_holder(principal, task), None, existing=True)
-        except Refusal as refusal:
-            results.append(refused(index, refusal))
         else:
-            results.append(BatchResult(index=index, status=200, task=held))
+            results.append(BatchResult(index=index, status=200 if answer.existing else 201, task=answer))
     return results
+
+
+async def store_all(
+    hub: Hub, submissions: Sequence[Submission], callers: Sequence[Principal]
+) -> list[TaskCreated | Refusal]:
+    """Store what each of the callers submits; what to tell them, in their order."""
+    counted = await hub.depths.ready()
+    answers: list[TaskCreated | Refusal] = []
+    warnings: dict[tuple[str, str, tuple[str, ...]], Sequence[CauseShown]] = {}
+    for submitted, caller in zip(await hub.engine.submit_many(submissions), callers, strict=True):
+        if isinstance(submitted, FairleadError):
+            answers.append(refusal_of(submitted))
+            continue
+        task = submitted.task
+        if submitted.existing:
+            try:
+                answers.append(created(check_holder(caller, task), None, existing=True))
+            except Refusal as refusal:
+                answers.append(refusal)
+            continue
+        position = hub.depths.position(task) if counted else None
+        kind = task.spec.queue, task.spec.type, task.spec.requires
+        if kind not in warnings:
+            warnings[kind] = await hub.warnings(submitted)
+        answers.append(created(task, position, existing=False, warnings=warnings[kind]))
+    return answers
 
 
 def _placed(wishes: Sequence[Submission | Refusal]) -> list[Submission | Refusal]:

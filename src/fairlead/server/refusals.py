@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,8 @@ from fairlead.core.errors import (
 )
 from fairlead.server.mistakes import mistake_in
 from fairlead.wire.problems import Problem, Value
+
+log = logging.getLogger("fairlead.server")
 
 KINDS: Final[dict[str, tuple[int, str]]] = {
     "invalid-request": (400, "The request is not valid"),
@@ -147,6 +150,18 @@ class Refusal(Exception):
             position=self.position,
             pointer=self.pointer,
         )
+
+
+def refusal_for(error: Exception, request: str) -> Refusal:
+    """The refusal that tells a caller of whatever ended its request; a fault of the server's own is logged."""
+    match error:
+        case Refusal():
+            return error
+        case FairleadError():
+            return refusal_of(error)
+        case _:
+            log.error("%s failed", request, exc_info=error)
+            return Refusal("internal", "the server met a fault of its own; its log says which")
 
 
 def refusal_of(error: FairleadError) -> Refusal:

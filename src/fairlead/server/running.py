@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 from collections.abc import Generator
-from typing import Final
+from typing import Final, cast
 
 import uvicorn
 
@@ -18,10 +19,11 @@ from fairlead.engine.metrics import Metrics
 from fairlead.engine.sweep import Sweeper
 from fairlead.server.app import build
 from fairlead.server.binding import BACKLOG, Binding, Listeners
+from fairlead.server.connection import Connection
 from fairlead.server.gate import Gate
-from fairlead.server.heads import BoundedProtocol
 from fairlead.server.hub import Hub
 from fairlead.server.settings import ServerSettings
+from fairlead.server.together import Together
 
 log = logging.getLogger("fairlead.server")
 
@@ -138,9 +140,11 @@ class _Uvicorn(uvicorn.Server):
 
 def _config(hub: Hub, listeners: Listeners, binding: Binding) -> uvicorn.Config:
     tls = listeners.tls
+    together = Together(hub, proxied=bool(binding.trusted_proxies))
     return uvicorn.Config(
         build(hub),
-        http=BoundedProtocol,
+        # Typed as a class, used as what makes one.
+        http=cast(type[Connection], functools.partial(Connection, together=together)),
         ws="websockets-sansio",
         ws_max_size=MESSAGE_LIMIT,
         # Compression keeps some 300 KB for each connection.

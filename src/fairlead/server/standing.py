@@ -8,7 +8,7 @@ from typing import Final
 
 from fairlead.core.instant import SECOND, Span
 from fairlead.core.order import Table
-from fairlead.core.task import Priority, State, Task
+from fairlead.core.task import QUEUED, Priority, Task
 from fairlead.engine.engine import Engine
 from fairlead.engine.stats import Stats
 
@@ -25,7 +25,7 @@ class Depths:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._ahead: dict[str, tuple[Table, dict[Priority, list[Priority]]]] = {}
+        self._ahead: dict[str, tuple[Table, list[list[int]]]] = {}
         self._depths: dict[str, list[int]] = {}
         self._since: list[Task] = []
         """What was submitted here while the counting was under way."""
@@ -61,24 +61,24 @@ class Depths:
 
     def position(self, task: Task) -> int | None:
         """How many ready tasks of its queue are served before a task that was just stored, itself included."""
-        if task.status.state is not State.QUEUED:
+        if task.status.state is not QUEUED:
             return None
         depths = self._add(task)
         if self._counting is not None:
             self._since.append(task)
-        return sum(depths[priority] for priority in self._ahead_of(task))
+        return sum(map(depths.__getitem__, self._ahead_of(task.spec.queue)[task.status.priority]))
 
-    def _ahead_of(self, task: Task) -> list[Priority]:
-        """The priorities that are served no later, whatever the age of their tasks."""
-        table = self._engine.book.table_of(task.spec.queue)
-        known = self._ahead.get(task.spec.queue)
+    def _ahead_of(self, queue: str) -> list[list[int]]:
+        """For each priority those that are served no later, whatever the age of their tasks."""
+        table = self._engine.book.table_of(queue)
+        known = self._ahead.get(queue)
         if known is None or known[0] is not table:
-            ahead = {
-                own: [other for other in Priority if other == own or table[other].rank <= table[own].rank]
+            ahead = [
+                [int(other) for other in Priority if other == own or table[other].rank <= table[own].rank]
                 for own in Priority
-            }
-            known = self._ahead[task.spec.queue] = table, ahead
-        return known[1][task.status.priority]
+            ]
+            known = self._ahead[queue] = table, ahead
+        return known[1]
 
     def _add(self, task: Task) -> list[int]:
         depths = self._depths.get(task.spec.queue)

@@ -55,7 +55,8 @@ async def submit(call: Call[Empty, SubmitRequest]) -> Answer:
     worker could run the task, it is stored all the same and `warnings` says why.
     """
     hub, request = call.hub, call.body
-    submission = submission_of(request, tenant_of(call.principal, request.tenant), traceparent_of(call.scope))
+    tenant, traceparent = tenant_of(call.principal, request.tenant), traceparent_of(call.scope["headers"])
+    submission = submission_of(request, tenant, traceparent)
     if submission.after:
         (refused,) = await may_await(hub, call.principal, [submission])
         if isinstance(refused, Refusal):
