@@ -64,9 +64,8 @@ unit: $(READY) ## The fast tests only (ARGS='-k word' narrows them)
 soak: $(READY) ## The long tests under load and faults
 	$(PYTEST) -m soak --timeout 7200 $(ARGS)
 
-# `make peers` is another name for it.
-.PHONY: bench peers
-bench peers: $(READY) ## Measure fairlead beside its peers and the bare servers (ARGS=--quick: a first impression)
+.PHONY: bench
+bench: $(READY) ## Measure fairlead beside its peers and the bare servers (ARGS=--quick: a first impression)
 	$(BIN)/python -m bench.peers $(ARGS)
 
 .PHONY: alone

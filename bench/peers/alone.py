@@ -15,7 +15,7 @@ from bench.peers.programs import program
 from bench.peers.reporting import Report
 from bench.peers.servers import Servers
 from bench.peers.targets import OBSERVED, PASSED
-from bench.serving import Wrk, submits
+from bench.serving import Wrk, served, submits
 from bench.starving import flooded
 from bench.working import overhead
 from fairlead.core.instant import MINUTE
@@ -57,7 +57,11 @@ def over_http(report: Report, servers: Servers, turn: int, seconds: int) -> None
     except Missing as error:
         report.remark(f"wrk is missing: {error}")
         return
-    with tempfile.TemporaryDirectory() as folder, servers.empty("http") as url:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        servers.empty("redis") as store,
+        served(store) as (url, process),
+    ):
         submitted = submits(url, process, Wrk(str(found), Path(folder)), seconds)
     figures = {
         ", 32 connections": submitted.rate,
