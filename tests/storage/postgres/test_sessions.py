@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import AsyncIterator
 from uuid import UUID
 
@@ -12,8 +13,9 @@ import pytest
 from fairlead.core.errors import StoreError
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import parse
+from fairlead.storage.postgres.connecting import connect_async
 from fairlead.storage.postgres.connections import AsyncConnections, BlockingConnections, Connections
-from fairlead.storage.postgres.sessions import Session
+from fairlead.storage.postgres.sessions import AsyncSession, Session
 from fairlead.storage.postgres.statements import Statement
 
 _PID = Statement("SELECT pg_backend_pid()", prepared=True)
@@ -100,3 +102,17 @@ async def test_a_cancelled_call_ends_in_the_server_too(url: str) -> None:
         assert sleeping() == 0
     assert await connections.fetch(_PID) == before
     await connections.close()
+
+
+async def test_a_call_cancelled_while_its_statement_is_prepared_can_be_made_again(url: str) -> None:
+    connection = await connect_async(parse(url))
+    session = AsyncSession(connection, parse(url))
+    call = asyncio.create_task(session.fetch(_PID))
+    await asyncio.sleep(0)
+    # The server has answered, and no one has looked at it yet.
+    assert select.select([connection.fileno()], [], [], 30)[0]
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await session.fetch(_PID) == [(connection.info.backend_pid,)]
+    await session.close()

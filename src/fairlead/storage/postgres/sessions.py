@@ -82,6 +82,8 @@ class _Exchanging(ABC):
         self._loader = Transformer(connection)
         self._names: dict[Statement, bytes] = {}
         """Of the statements that are prepared."""
+        self._named = 0
+        """How many names were given: none is given twice, as one that was interrupted may be prepared all the same."""
         self._result: pq.abc.PGresult | None = None
 
     async def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Row]:
@@ -93,7 +95,8 @@ class _Exchanging(ABC):
             return await self._rows()
         name = self._names.get(statement)
         if name is None:
-            name = b"fairlead_%d" % len(self._names)
+            name = b"fairlead_%d" % self._named
+            self._named += 1
             self._libpq.send_prepare(name, statement.text)
             await self._rows()
             self._names[statement] = name
