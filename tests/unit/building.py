@@ -137,6 +137,9 @@ def tasks(draw: st.DrawFn, states: st.SearchStrategy[State] | None = None) -> Ta
         backoff=draw(st.builds(with_rules, backoffs, retry_rules)),
         key_until=draw(st.none() | st.integers(NOW, NOW + 2 * DAY)),
     )
+    ready_at = NOW - draw(spans)
+    # A scheduled task becomes ready when its alarm rings.
+    alarms = {"alarm": ready_at} if state is State.SCHEDULED else {}
     return a_task(
         state,
         spec=spec,
@@ -145,5 +148,6 @@ def tasks(draw: st.DrawFn, states: st.SearchStrategy[State] | None = None) -> Ta
         crashes=draw(st.integers(0, 5)),
         cancel_asked=state is State.EXECUTING and draw(st.booleans()),
         failure=draw(st.none() | failures),
-        ready_at=NOW - draw(spans),
+        ready_at=ready_at,
+        **alarms,
     )
