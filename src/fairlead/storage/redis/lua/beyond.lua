@@ -10,14 +10,11 @@ local function beyond(id, mark)
   return false
 end
 
--- How many members of a sorted set are at or before a place; without `inclusive`, how many are before it. Those of one
--- score are many when tasks came in bulk: the place among them is found by halving, not by walking.
-local function count_before(key, score, mark, inclusive)
-  local low = redis.call('zcount', key, '-inf', '(' .. score)
-  local high = redis.call('zcount', key, '-inf', score)
+-- The first of the places from `low` on, before `high`, whose id is beyond a mark; without `inclusive`, at it or beyond.
+local function first_beyond(low, high, id_at, mark, inclusive)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local id = redis.call('zrange', key, middle, middle)[1]
+    local id = id_at(middle)
     if beyond(id, mark) or (id == mark and not inclusive) then
       high = middle
     else
@@ -25,4 +22,12 @@ local function count_before(key, score, mark, inclusive)
     end
   end
   return low
+end
+
+-- How many members of a sorted set are at or before a place; without `inclusive`, how many are before it. Those of one
+-- score are many when tasks came in bulk: the place among them is found by halving, not by walking.
+local function count_before(key, score, mark, inclusive)
+  local low = redis.call('zcount', key, '-inf', '(' .. score)
+  local high = redis.call('zcount', key, '-inf', score)
+  return first_beyond(low, high, function(at) return redis.call('zrange', key, at, at)[1] end, mark, inclusive)
 end

@@ -13,17 +13,10 @@ local found = {}
 
 -- How many bytes of a bucket are of ids before the mark, or up to it.
 local function bytes_before(bucket, inclusive)
-  local low, high = 0, #bucket / ID
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    local id = string.sub(bucket, middle * ID + 1, (middle + 1) * ID)
-    if beyond(id, mark) or (id == mark and not inclusive) then
-      high = middle
-    else
-      low = middle + 1
-    end
+  local function id_at(place)
+    return string.sub(bucket, place * ID + 1, (place + 1) * ID)
   end
-  return low * ID
+  return ID * first_beyond(0, #bucket / ID, id_at, mark, inclusive)
 end
 
 local function gather(bucket, first, last, step)
