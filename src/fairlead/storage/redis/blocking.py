@@ -126,15 +126,15 @@ class BlockingNode:
         self._sentinel = sentinel
         self._patience = Patience()
         self._idle: list[_Connection] = []
-        self._greeting: Greeting | None = None
+        self.greeted: Greeting | None = None
         self._process = os.getpid()
         self._closed = False
 
     async def greeting(self) -> Greeting:
-        if self._greeting is None:
+        if self.greeted is None:
             self._idle.append(self._take())
-        assert self._greeting is not None  # noqa: S101 - a connection was just made
-        return self._greeting
+        assert self.greeted is not None  # noqa: S101 - a connection was just made
+        return self.greeted
 
     async def exchange(
         self, payload: bytes, count: int, *, timeout: float | None = None, alone: bool = False
@@ -180,5 +180,5 @@ class BlockingNode:
             self._patience.failed()
             raise
         self._patience.succeeded()
-        self._greeting = connection.greeting
+        self.greeted = connection.greeting
         return connection

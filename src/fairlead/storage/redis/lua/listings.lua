@@ -1,4 +1,5 @@
--- Put in front of the scripts that add, remove or move tasks: the listings of ids, and the counts that follow.
+-- Put in front of the scripts that add, remove or move tasks, behind sizes.lua: the listings of ids, and the counts that
+-- follow.
 --
 -- A tree lists ids in their order: a directory of bucket starts, and buckets. A bucket is a string of ids, in order and
 -- without anything between them: no other type of Redis is as small, and a batch goes in or out by one rewrite. An id
@@ -6,14 +7,9 @@
 --
 -- `base` is the hash tag of a slot, such as {fl:4711}; every key is the base and a suffix (see keys.py).
 
-local call = redis.call
 local PIECE = 1000 -- arguments per call: unpack fails at some 8,000
-local ID = 16 -- bytes
-local BUCKET = 64 -- ids per bucket, at most
 local FILL = 56 -- ids left in a bucket that ids are appended to, so that late ones still find room
 local FIRST = string.rep('\0', ID)
-local RINGS = 64 -- rings kept in a doorbell
-local RING_LIFE = 60000 -- milliseconds
 
 local function put(lists, key, first, second)
   local list = lists[key]
@@ -26,10 +22,11 @@ local function put(lists, key, first, second)
   end
 end
 
-local home = string.match(KEYS[1], '^(.*:)%d+}$')
+local home
 
 -- The base of a task: its id carries its slot.
 local function base_of(id)
+  home = home or string.match(KEYS[1], '^(.*:)%d+}$')
   return home .. struct.unpack('>I2', id, 9) % 16384 .. '}'
 end
 
@@ -60,6 +57,16 @@ local function before(one, other)
   return left < right
 end
 
+-- The start of the bucket that an id belongs to.
+local function start_of(tree, id)
+  return call('zrevrangebylex', tree, '[' .. id, '-', 'limit', 0, 1)[1] or FIRST
+end
+
+-- The start of the bucket behind another one, or nil.
+local function start_behind(tree, start)
+  return call('zrangebylex', tree, '(' .. start, '+', 'limit', 0, 1)[1]
+end
+
 -- The bucket that an id belongs to; `known` are those that ids of this call were found to belong to.
 local function bucket_of(tree, id, known)
   for at = 1, #known do
@@ -68,15 +75,17 @@ local function bucket_of(tree, id, known)
       return bucket
     end
   end
-  local start = call('zrevrangebylex', tree, '[' .. id, '-', 'limit', 0, 1)[1] or FIRST
-  local stop = call('zrangebylex', tree, '(' .. start, '+', 'limit', 0, 1)[1]
-  local bucket = { start = start, stop = stop, ids = {} }
+  local start = start_of(tree, id)
+  local bucket = { start = start, stop = start_behind(tree, start), ids = {} }
   known[#known + 1] = bucket
   return bucket
 end
 
 -- The buckets that ids belong to, each with those ids.
 local function sorted_out(tree, ids)
+  if #ids == 1 then
+    return { { start = start_of(tree, ids[1]), ids = ids } }
+  end
   local known = {}
   for at = 1, #ids do
     local list = bucket_of(tree, ids[at], known).ids
@@ -97,9 +106,8 @@ local function sort(ids)
   end
 end
 
--- A bucket's ids with others among them.
+-- A bucket's ids with others among them, which are in order.
 local function merged(stored, ids)
-  sort(ids)
   local size = #stored
   while size > 0 and before(ids[1], string.sub(stored, size - ID + 1, size)) do
     size = size - ID
@@ -113,12 +121,12 @@ local function merged(stored, ids)
   return string.sub(stored, 1, size) .. table.concat(ids)
 end
 
--- Store an overfull bucket as several.
-local function split(tree, bucket, ids)
+-- Store an overfull bucket, which holds these ids, as several.
+local function split(tree, start, ids)
   local count = #ids / ID
-  local size = ID * (bucket.stop and math.ceil(count / math.ceil(2 * count / BUCKET)) or FILL)
+  local size = ID * (start_behind(tree, start) and math.ceil(count / math.ceil(2 * count / BUCKET)) or FILL)
   for first = 1, #ids, size do
-    local name = first == 1 and bucket.start or string.sub(ids, first, first + ID - 1)
+    local name = first == 1 and start or string.sub(ids, first, first + ID - 1)
     call('zadd', tree, 0, name)
     call('set', tree .. name, string.sub(ids, first, first + size - 1))
   end
@@ -126,16 +134,20 @@ end
 
 local function plant(tree, ids)
   for _, bucket in ipairs(sorted_out(tree, ids)) do
-    local key = tree .. bucket.start
-    local stored = call('get', key)
-    local whole = merged(stored or '', bucket.ids)
-    if #whole > BUCKET * ID then
-      split(tree, bucket, whole)
+    local key, added = tree .. bucket.start, bucket.ids
+    sort(added)
+    local last, size = call('getrange', key, -ID, -1), nil
+    if last == '' or before(last, added[1]) then
+      size = call('append', key, table.concat(added))
     else
+      local whole = merged(call('get', key), added)
       call('set', key, whole)
-      if not stored then
-        call('zadd', tree, 0, bucket.start)
-      end
+      size = #whole
+    end
+    if size > BUCKET * ID then
+      split(tree, bucket.start, call('get', key))
+    elseif last == '' then
+      call('zadd', tree, 0, bucket.start)
     end
   end
 end
@@ -213,17 +225,14 @@ local function count(base, lane, code, by, queue, descriptor, is_new)
 end
 
 local function ring(doorbell, times)
-  local room = math.min(times, RINGS - call('llen', doorbell))
-  if room == 1 then
-    call('rpush', doorbell, 1)
-  elseif room > 1 then
-    local list = {}
-    for at = 1, room do
-      list[at] = 1
-    end
-    call('rpush', doorbell, unpack(list))
+  local rings = { 1 }
+  for at = 2, math.min(times, RINGS) do
+    rings[at] = 1
   end
-  if room > 0 then
+  local kept = call('rpush', doorbell, unpack(rings))
+  if kept == #rings then
     call('pexpire', doorbell, RING_LIFE)
+  elseif kept > RINGS then
+    call('ltrim', doorbell, 0, RINGS - 1)
   end
 end
