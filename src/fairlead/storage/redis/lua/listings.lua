@@ -47,14 +47,33 @@ local number_in = struct.unpack
 
 -- Whether one id sorts before another. Lua's own < follows the server's locale.
 local function before(one, other)
-  local left, right = number_in('>I6', one), number_in('>I6', other)
+  local left, left_next = number_in('>I6I6', one)
+  local right, right_next = number_in('>I6I6', other)
   if left == right then
-    left, right = number_in('>I6', one, 7), number_in('>I6', other, 7)
+    left, right = left_next, right_next
     if left == right then
       left, right = number_in('>I4', one, 13), number_in('>I4', other, 13)
     end
   end
   return left < right
+end
+
+-- Put ids in order. They nearly are: tasks are submitted and end about in the order of their ids.
+local function sort(ids)
+  local greatest, next_greatest = 0, 0
+  for at = 1, #ids do
+    local id, place = ids[at], at
+    local first, second = number_in('>I6I6', id)
+    if first > greatest or (first == greatest and second > next_greatest) then
+      greatest, next_greatest = first, second
+    else
+      while place > 1 and before(id, ids[place - 1]) do
+        ids[place] = ids[place - 1]
+        place = place - 1
+      end
+      ids[place] = id
+    end
+  end
 end
 
 -- The start of the bucket that an id belongs to.
@@ -67,43 +86,24 @@ local function start_behind(tree, start)
   return call('zrangebylex', tree, '(' .. start, '+', 'limit', 0, 1)[1]
 end
 
--- The bucket that an id belongs to; `known` are those that ids of this call were found to belong to.
-local function bucket_of(tree, id, known)
-  for at = 1, #known do
-    local bucket = known[at]
-    if not before(id, bucket.start) and (not bucket.stop or before(id, bucket.stop)) then
-      return bucket
-    end
-  end
-  local start = start_of(tree, id)
-  local bucket = { start = start, stop = start_behind(tree, start), ids = {} }
-  known[#known + 1] = bucket
-  return bucket
-end
-
--- The buckets that ids belong to, each with those ids.
+-- The buckets that ids belong to, each with those ids in order.
 local function sorted_out(tree, ids)
-  if #ids == 1 then
-    return { { start = start_of(tree, ids[1]), ids = ids } }
-  end
-  local known = {}
-  for at = 1, #ids do
-    local list = bucket_of(tree, ids[at], known).ids
-    list[#list + 1] = ids[at]
-  end
-  return known
-end
-
--- Put ids in order. They nearly are: tasks are submitted and end about in the order of their ids.
-local function sort(ids)
-  for at = 2, #ids do
-    local id, place = ids[at], at
-    while place > 1 and before(id, ids[place - 1]) do
-      ids[place] = ids[place - 1]
-      place = place - 1
+  sort(ids)
+  local buckets, first, number = {}, 1, #ids
+  while first <= number do
+    local start = start_of(tree, ids[first])
+    local stop = first < number and start_behind(tree, start)
+    local last = number
+    if stop and not before(ids[number], stop) then
+      last = first
+      while before(ids[last + 1], stop) do
+        last = last + 1
+      end
     end
-    ids[place] = id
+    buckets[#buckets + 1] = { start = start, ids = last - first + 1 == number and ids or { unpack(ids, first, last) } }
+    first = last + 1
   end
+  return buckets
 end
 
 -- A bucket's ids with others among them, which are in order.
@@ -135,7 +135,6 @@ end
 local function plant(tree, ids)
   for _, bucket in ipairs(sorted_out(tree, ids)) do
     local key, added = tree .. bucket.start, bucket.ids
-    sort(added)
     local last, size = call('getrange', key, -ID, -1), nil
     if last == '' or before(last, added[1]) then
       size = call('append', key, table.concat(added))
@@ -161,25 +160,35 @@ local function place_of(stored, id)
   return place
 end
 
+-- A bucket without some of its ids.
+local function without(stored, ids)
+  -- Tasks mostly end in the order of their ids, and then it is one piece.
+  local piece = table.concat(ids)
+  local place = place_of(stored, piece)
+  if place then
+    return string.sub(stored, 1, place - 1) .. string.sub(stored, place + #piece)
+  end
+  local places = {}
+  for _, id in ipairs(ids) do
+    places[#places + 1] = place_of(stored, id)
+  end
+  local pieces, from = {}, 1
+  for at, found in ipairs(places) do
+    pieces[at] = string.sub(stored, from, found - 1)
+    from = found + ID
+  end
+  return table.concat(pieces) .. string.sub(stored, from)
+end
+
 local function uproot(tree, ids)
   for _, bucket in ipairs(sorted_out(tree, ids)) do
     local key = tree .. bucket.start
     local stored = call('get', key) or ''
-    local places = {}
-    for _, id in ipairs(bucket.ids) do
-      places[#places + 1] = place_of(stored, id)
-    end
-    table.sort(places)
-    local pieces, from = {}, 1
-    for at, place in ipairs(places) do
-      pieces[at] = string.sub(stored, from, place - 1)
-      from = place + ID
-    end
-    local left = table.concat(pieces) .. string.sub(stored, from)
+    local left = without(stored, bucket.ids)
     if left == '' then
       call('del', key)
       call('zrem', tree, bucket.start)
-    elseif #places > 0 then
+    elseif #left < #stored then
       call('set', key, left)
     end
   end
