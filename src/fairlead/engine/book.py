@@ -99,10 +99,13 @@ class QueueBook:
         """How the wait of a queue's tasks counts."""
         return self._tables.get(queue, self._table)
 
+    @property
+    def bounded(self) -> bool:
+        """Whether any queue may have a bound."""
+        return bool(self._effective) or self._settings.queue_bound is not None
+
     def bounds_of(self, queues: Collection[str]) -> dict[str, int]:
         """The bounds of those queues that have one."""
-        if not self._effective and self._settings.queue_bound is None:
-            return {}
         bounds = {queue: self.settings_of(queue).queue_bound for queue in queues}
         return {queue: bound for queue, bound in bounds.items() if bound is not None}
 

@@ -170,7 +170,7 @@ class Ledger:
     async def _add(self, tasks: Sequence[Task]) -> Sequence[Receipt]:
         """Store new tasks, and say so of those that were not there: here, where many submits have become one batch."""
         now = self.clock.now()
-        bounds = self.book.bounds_of({task.spec.queue for task in tasks})
+        bounds = self.book.bounds_of({task.spec.queue for task in tasks}) if self.book.bounded else {}
         receipts = await self.store.add(tasks, now=now, bounds=bounds)
         if self.watchers or self.observers or self.publisher.wanted(now):
             self.tell([task for task, receipt in zip(tasks, receipts, strict=True) if type(receipt) is Added], now)

@@ -88,3 +88,28 @@ async def test_with_the_last_ready_task_its_doorbell_goes(store: RedisStore, sin
     assert single.ask("LLEN", doorbell) == 3
     await store.claim(a_claim(limit=2))
     assert single.ask("EXISTS", doorbell) == 0
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+async def test_tasks_added_one_by_one_are_listed_in_order(store: RedisStore, seed: int | None) -> None:
+    tasks = some_tasks(200)
+    for task in tasks if seed is None else random.Random(seed).sample(tasks, len(tasks)):
+        assert await store.add([task], now=NOW, bounds={}) == [Added()]
+    assert ids(await store.find(Filter(), limit=500, newest_first=False)) == ids(tasks)
+    assert await store.add([tasks[7]], now=NOW, bounds={}) == [Known()]
+    assert ids(await store.claim(a_claim(limit=500))) == ids(tasks)
+
+
+@pytest.mark.parametrize("at_once", [1, 10, 100])
+async def test_a_doorbell_keeps_a_few_rings_and_goes_by_itself(
+    store: RedisStore, single: RedisServer, prefix: str, at_once: int
+) -> None:
+    keys = Keys(prefix)
+    doorbell = keys.base(keys.slot("default")) + b"bdefault"
+    for _ in range(2):
+        # Claimed by someone who did not have to wait, they leave their rings.
+        for _ in range(0, 100, at_once):
+            await add(store, *some_tasks(at_once))
+        await store.claim(a_claim(limit=99))
+    assert 0 < single.ask("LLEN", doorbell) <= 64
+    assert single.ask("PTTL", doorbell) > 0

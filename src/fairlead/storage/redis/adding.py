@@ -48,7 +48,7 @@ class Adder:
         receipts: list[Receipt] = [_ADDED] * len(tasks)
         left: Sequence[int] = range(len(tasks))
         if not bounds and _are_ready(tasks):
-            left = await self._add_ready(tasks)
+            left = await (self._add_one(tasks[0]) if len(tasks) == 1 else self._add_ready(tasks))
             if not left:
                 return receipts
         entries: list[_Entry] = []
@@ -65,7 +65,19 @@ class Adder:
             await self._store(turn, now, bounds, elsewhere, receipts)
         return receipts
 
-    async def _add_ready(self, tasks: Sequence[Task]) -> list[int]:
+    async def _add_one(self, task: Task) -> Sequence[int]:
+        """`_add_ready`, of one task."""
+        kind = self._kind(task)
+        if not self._registry.knows(kind.slot):
+            await self._registry.register((kind.slot,))
+        status, packed = task.status, bytes.fromhex(task.spec.id)
+        lane, key, value = kind.lanes[status.priority], kind.base + b"t" + packed, task_value(task, kind)
+        words = (1, kind.base, lane, kind.queue, kind.descriptor, status.ready_at, packed, key, value)
+        call = Call(kind.base, words, scripts.ADD_ONE)
+        done = await self._client.run_one(call, repeatable=True, replicas=self._replicas)
+        return () if done else (0,)
+
+    async def _add_ready(self, tasks: Sequence[Task]) -> Sequence[int]:
         """Add tasks that are ready; the places of those with which it is not as simple as that."""
         by_lane: dict[str, list[_Entry]] = {}
         slots: set[int] = set()

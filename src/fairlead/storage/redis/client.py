@@ -71,9 +71,9 @@ class Client:
             # Asyncio closes a socket in the next turn of its loop, and this may be the last one.
             await asyncio.sleep(0)
 
-    async def run_one(self, call: Call, *, repeatable: bool = False) -> Reply:
+    async def run_one(self, call: Call, *, repeatable: bool = False, replicas: int = 0) -> Reply:
         """The reply to one call."""
-        (reply,) = await self.run((call,), repeatable=repeatable)
+        (reply,) = await self.run((call,), repeatable=repeatable, replicas=replicas)
         return reply
 
     async def run(self, calls: Sequence[Call], *, repeatable: bool = False, replicas: int = 0) -> list[Reply]:
@@ -84,18 +84,33 @@ class Client:
         """
         if not calls:
             return []
+        node = self._topology.only
+        if node is None or node.greeted is None or replicas:
+            return await self._persist(calls, {}, repeatable, replicas)
+        # Nearly always there is nothing to find out before, and nothing to mend after.
+        try:
+            replies = await node.exchange(_packed(calls, node.greeted.flagged), len(calls))
+        except Broken as error:
+            return await self._persist(calls, {}, self._again(error, repeatable), replicas)
+        for reply in replies:
+            if type(reply) is ReplyError:
+                # An error says that nothing was done: those calls are made once more, with more care.
+                done = {at: reply for at, reply in enumerate(replies) if type(reply) is not ReplyError}
+                return await self._persist(calls, done, repeatable, replicas)
+        return replies
+
+    async def _persist(
+        self, calls: Sequence[Call], done: dict[int, Reply], repeatable: bool, replicas: int
+    ) -> list[Reply]:
+        """Make the calls that are not done yet until all are, for as long as that is worth while."""
         give_up: float | None = None
-        done: dict[int, Reply] = {}
         while True:
             trouble: Exception
             try:
                 await self._run(calls, done, replicas)
             except Broken as error:
-                if error.sent and not repeatable:
-                    raise StoreUnavailable(str(error)) from error
+                repeatable = self._again(error, repeatable)
                 trouble = error
-                self._topology.forget()
-                repeatable = repeatable and not error.sent
             else:
                 failed = [at for at, reply in done.items() if isinstance(reply, ReplyError)]
                 if not failed:
@@ -107,6 +122,16 @@ class Client:
             if now > give_up:
                 raise StoreUnavailable(f"Redis could not be reached for a while: {trouble}") from trouble
             await self._sleep(_RETRY_PAUSE)
+
+    def _again(self, error: Broken, repeatable: bool) -> bool:
+        """Prepare for making calls again whose connection broke; whether they may then be repeated once more.
+
+        Raises StoreUnavailable if they must not be made again.
+        """
+        if error.sent and not repeatable:
+            raise StoreUnavailable(str(error)) from error
+        self._topology.forget()
+        return repeatable and not error.sent
 
     async def wait(self, call: Call, timeout: float) -> None:
         """Make a call that the server holds up for up to so many seconds."""
@@ -141,8 +166,7 @@ class Client:
         self, node: Node, calls: Sequence[Call], left: Sequence[int], done: dict[int, Reply], replicas: int
     ) -> None:
         flagged = (await node.greeting()).flagged
-        packed = [calls[at].packed(flagged) for at in left]
-        payload = b"".join(packed) if len(packed) > 1 else packed[0]
+        payload = _packed([calls[at] for at in left], flagged)
         replies, held = await self._send(node, payload, len(left), replicas)
         done.update(zip(left, replies, strict=True))
         unknown = [at for at in left if isinstance(done[at], ReplyError) and str(done[at]).startswith("NOSCRIPT")]
@@ -186,6 +210,10 @@ class Client:
                 _, done[at] = await node.exchange(pack(("ASKING",)) + calls[at].packed_whole(flagged), 2)
             else:
                 raise error_of(error)
+
+
+def _packed(calls: Sequence[Call], flagged: bool) -> bytes:
+    return calls[0].packed(flagged) if len(calls) == 1 else b"".join([call.packed(flagged) for call in calls])
 
 
 def _host_of(text: str) -> Host:

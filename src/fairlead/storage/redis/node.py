@@ -21,6 +21,8 @@ class Node(Protocol):
     """
 
     host: Host
+    greeted: Greeting | None
+    """What the server said of itself when last connected to, if it ever was."""
 
     async def greeting(self) -> Greeting:
         """What the server said of itself when last connected to; connects if it never was."""

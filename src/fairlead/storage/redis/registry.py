@@ -32,14 +32,18 @@ class Registry:
         """The slots that this process has ever used: also those that a server has forgotten that lost everything."""
         return frozenset(self._until)
 
+    def knows(self, slot: int) -> bool:
+        """Whether a slot was registered just now."""
+        return self._until.get(slot, 0.0) > time.monotonic()
+
     async def register(self, slots: Iterable[int]) -> None:
         """Let sweeps and listings know of these slots; before tasks are stored, so that none is ever overlooked."""
-        now = time.monotonic()
-        due = [slot for slot in slots if self._until.get(slot, 0.0) <= now]
+        due = [slot for slot in slots if not self.knows(slot)]
         if due:
+            until = time.monotonic() + _REGISTERED_FOR
             registry = self._keys.registry
             await self._client.run_one(Call(registry, (1, registry, *due), scripts.REGISTER), repeatable=True)
-            self._until.update(dict.fromkeys(due, now + _REGISTERED_FOR))
+            self._until.update(dict.fromkeys(due, until))
 
     async def slots(self) -> list[int]:
         """The slots that may have tasks."""

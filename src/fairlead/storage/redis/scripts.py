@@ -63,7 +63,7 @@ class Writers(Struct, frozen=True):
 
 def _writers(*, notes: bool) -> Writers:
     def writer(name: str, *before: str) -> Script:
-        return _script(name, "listings", "tasks", *before, drains=True, notes=notes)
+        return _script(name, "sizes", "listings", "tasks", *before, drains=True, notes=notes)
 
     return Writers(
         claim=writer("claim", "lanes"),
@@ -79,12 +79,13 @@ SILENT: Final = _writers(notes=False)
 NOTING: Final = _writers(notes=True)
 """They note what they change in the outbox, for the journal."""
 
-ADD: Final = _script("add", "listings", "keyed")
-ADD_READY: Final = _script("add_ready", "listings")
-LOOK: Final = _script("look", "listings", "tasks", "keyed", "limits", drains=True)
-EXTEND: Final = _script("extend", "listings", "tasks", drains=True)
+ADD: Final = _script("add", "sizes", "listings", "keyed")
+ADD_READY: Final = _script("add_ready", "sizes", "listings")
+ADD_ONE: Final = _script("plant_one", "sizes", "add_one", "listings")
+LOOK: Final = _script("look", "sizes", "listings", "tasks", "keyed", "limits", drains=True)
+EXTEND: Final = _script("extend", "sizes", "listings", "tasks", drains=True)
 NOTES: Final = _script("notes", drains=True)
-NOTED: Final = _script("noted", "listings", "tasks", drains=True)
+NOTED: Final = _script("noted", "sizes", "listings", "tasks", drains=True)
 DUE: Final = _script("due", "beyond", flag="no-writes")
 WALK: Final = _script("walk", "beyond", flag="no-writes")
 TALLY: Final = _script("tally", flag="no-writes")

@@ -114,14 +114,14 @@ class StreamingNode:
         self._stream: _Stream | None = None
         self._idle: list[_Stream] = []
         self._alone: set[_Stream] = set()
-        self._greeting: Greeting | None = None
+        self.greeted: Greeting | None = None
         self._closed = False
 
     async def greeting(self) -> Greeting:
-        if self._greeting is None:
+        if self.greeted is None:
             await self._shared()
-        assert self._greeting is not None  # noqa: S101 - a connection was just made
-        return self._greeting
+        assert self.greeted is not None  # noqa: S101 - a connection was just made
+        return self.greeted
 
     async def exchange(
         self, payload: bytes, count: int, *, timeout: float | None = None, alone: bool = False
@@ -205,4 +205,4 @@ class StreamingNode:
                 server_hostname=self.host.name if context else None,
             )
         replies = await stream.exchange(*greet(self._address, sentinel=self._sentinel), self._address.timeout)
-        self._greeting = greeting(replies)
+        self.greeted = greeting(replies)

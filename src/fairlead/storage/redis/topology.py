@@ -18,6 +18,11 @@ class Topology(Protocol):
     spread: bool
     """Whether keys with different hash tags may be on different servers."""
 
+    @property
+    def only(self) -> Node | None:
+        """The one server to ask about every key, if that is known."""
+        ...
+
     async def node(self, key: bytes) -> Node:
         """The server to ask about a key."""
         ...
@@ -54,21 +59,21 @@ class Single:
     spread = False
 
     def __init__(self, node: Node) -> None:
-        self._node = node
+        self.only = node
 
     async def node(self, key: bytes) -> Node:
-        return self._node
+        return self.only
 
     async def known_node(self, host: Host) -> Node:
         raise InvalidSettings(
-            f"the server at {self._node.host} belongs to a Redis Cluster; use a redis+cluster:// URL for it"
+            f"the server at {self.only.host} belongs to a Redis Cluster; use a redis+cluster:// URL for it"
         )
 
     def forget(self) -> None:
         """There is no other server."""
 
     def close(self) -> None:
-        self._node.close()
+        self.only.close()
 
 
 class Sentinels:
@@ -81,10 +86,10 @@ class Sentinels:
         self._make_node = make_node
         self._sleep = sleep
         self._patience = Patience()
-        self._master: Node | None = None
+        self.only: Node | None = None
 
     async def node(self, key: bytes) -> Node:
-        master = self._master
+        master = self.only
         if master is None:
             master = await self._discover()
         return master
@@ -93,9 +98,9 @@ class Sentinels:
         return await self.node(b"")
 
     def forget(self) -> None:
-        if self._master is not None:
-            self._master.close()
-            self._master = None
+        if self.only is not None:
+            self.only.close()
+            self.only = None
 
     def close(self) -> None:
         self.forget()
@@ -120,11 +125,11 @@ class Sentinels:
 
     def _settle_on(self, master: Node) -> Node:
         """The master that all calls use from now on; the first of several concurrent discoveries decides."""
-        if self._master is None:
-            self._master = master
-        elif self._master is not master:
+        if self.only is None:
+            self.only = master
+        elif self.only is not master:
             master.close()
-        return self._master
+        return self.only
 
     async def _ask(self, sentinel: Host) -> Host:
         node = self._make_node(sentinel, True)
@@ -144,6 +149,7 @@ class Cluster:
     """Masters that share the slots of a Redis Cluster."""
 
     spread = True
+    only = None
 
     def __init__(self, address: Address, make_node: MakeNode) -> None:
         self._seeds = address.hosts

@@ -20,6 +20,7 @@ for at = 1, number do
   ids[at] = ARGV[4 + 2 * at]
 end
 plant(base .. 'iw', ids)
-count(base, lane, 'q', number, queue, ARGV[3], true)
-ring(base .. 'b' .. queue, number)
+if count(base, lane, 'q', number, queue, ARGV[3], true) - number < RINGS then
+  ring(base .. 'b' .. queue, number) -- else it rang for those that are ready already
+end
 return 1

@@ -1,4 +1,5 @@
--- Put in front of the scripts that add, remove or move tasks: the listings of ids, and the counts that follow.
+-- Put in front of the scripts that add, remove or move tasks, behind sizes.lua: the listings of ids, and the counts that
+-- follow.
 --
 -- A tree lists ids in their order: a directory of bucket starts, and buckets. A bucket is a string of ids, in order and
 -- without anything between them: no other type of Redis is as small, and a batch goes in or out by one rewrite. An id
@@ -6,14 +7,9 @@
 --
 -- `base` is the hash tag of a slot, such as {fl:4711}; every key is the base and a suffix (see keys.py).
 
-local call = redis.call
 local PIECE = 1000 -- arguments per call: unpack fails at some 8,000
-local ID = 16 -- bytes
-local BUCKET = 64 -- ids per bucket, at most
 local FILL = 56 -- ids left in a bucket that ids are appended to, so that late ones still find room
 local FIRST = string.rep('\0', ID)
-local RINGS = 64 -- rings kept in a doorbell
-local RING_LIFE = 60000 -- milliseconds
 
 local function put(lists, key, first, second)
   local list = lists[key]
@@ -26,10 +22,11 @@ local function put(lists, key, first, second)
   end
 end
 
-local home = string.match(KEYS[1], '^(.*:)%d+}$')
+local home
 
 -- The base of a task: its id carries its slot.
 local function base_of(id)
+  home = home or string.match(KEYS[1], '^(.*:)%d+}$')
   return home .. struct.unpack('>I2', id, 9) % 16384 .. '}'
 end
 
@@ -50,9 +47,10 @@ local number_in = struct.unpack
 
 -- Whether one id sorts before another. Lua's own < follows the server's locale.
 local function before(one, other)
-  local left, right = number_in('>I6', one), number_in('>I6', other)
+  local left, left_next = number_in('>I6I6', one)
+  local right, right_next = number_in('>I6I6', other)
   if left == right then
-    left, right = number_in('>I6', one, 7), number_in('>I6', other, 7)
+    left, right = left_next, right_next
     if left == right then
       left, right = number_in('>I4', one, 13), number_in('>I4', other, 13)
     end
@@ -60,46 +58,56 @@ local function before(one, other)
   return left < right
 end
 
--- The bucket that an id belongs to; `known` are those that ids of this call were found to belong to.
-local function bucket_of(tree, id, known)
-  for at = 1, #known do
-    local bucket = known[at]
-    if not before(id, bucket.start) and (not bucket.stop or before(id, bucket.stop)) then
-      return bucket
-    end
-  end
-  local start = call('zrevrangebylex', tree, '[' .. id, '-', 'limit', 0, 1)[1] or FIRST
-  local stop = call('zrangebylex', tree, '(' .. start, '+', 'limit', 0, 1)[1]
-  local bucket = { start = start, stop = stop, ids = {} }
-  known[#known + 1] = bucket
-  return bucket
-end
-
--- The buckets that ids belong to, each with those ids.
-local function sorted_out(tree, ids)
-  local known = {}
-  for at = 1, #ids do
-    local list = bucket_of(tree, ids[at], known).ids
-    list[#list + 1] = ids[at]
-  end
-  return known
-end
-
 -- Put ids in order. They nearly are: tasks are submitted and end about in the order of their ids.
 local function sort(ids)
-  for at = 2, #ids do
+  local greatest, next_greatest = 0, 0
+  for at = 1, #ids do
     local id, place = ids[at], at
-    while place > 1 and before(id, ids[place - 1]) do
-      ids[place] = ids[place - 1]
-      place = place - 1
+    local first, second = number_in('>I6I6', id)
+    if first > greatest or (first == greatest and second > next_greatest) then
+      greatest, next_greatest = first, second
+    else
+      while place > 1 and before(id, ids[place - 1]) do
+        ids[place] = ids[place - 1]
+        place = place - 1
+      end
+      ids[place] = id
     end
-    ids[place] = id
   end
 end
 
--- A bucket's ids with others among them.
-local function merged(stored, ids)
+-- The start of the bucket that an id belongs to.
+local function start_of(tree, id)
+  return call('zrevrangebylex', tree, '[' .. id, '-', 'limit', 0, 1)[1] or FIRST
+end
+
+-- The start of the bucket behind another one, or nil.
+local function start_behind(tree, start)
+  return call('zrangebylex', tree, '(' .. start, '+', 'limit', 0, 1)[1]
+end
+
+-- The buckets that ids belong to, each with those ids in order.
+local function sorted_out(tree, ids)
   sort(ids)
+  local buckets, first, number = {}, 1, #ids
+  while first <= number do
+    local start = start_of(tree, ids[first])
+    local stop = first < number and start_behind(tree, start)
+    local last = number
+    if stop and not before(ids[number], stop) then
+      last = first
+      while before(ids[last + 1], stop) do
+        last = last + 1
+      end
+    end
+    buckets[#buckets + 1] = { start = start, ids = last - first + 1 == number and ids or { unpack(ids, first, last) } }
+    first = last + 1
+  end
+  return buckets
+end
+
+-- A bucket's ids with others among them, which are in order.
+local function merged(stored, ids)
   local size = #stored
   while size > 0 and before(ids[1], string.sub(stored, size - ID + 1, size)) do
     size = size - ID
@@ -113,12 +121,12 @@ local function merged(stored, ids)
   return string.sub(stored, 1, size) .. table.concat(ids)
 end
 
--- Store an overfull bucket as several.
-local function split(tree, bucket, ids)
+-- Store an overfull bucket, which holds these ids, as several.
+local function split(tree, start, ids)
   local count = #ids / ID
-  local size = ID * (bucket.stop and math.ceil(count / math.ceil(2 * count / BUCKET)) or FILL)
+  local size = ID * (start_behind(tree, start) and math.ceil(count / math.ceil(2 * count / BUCKET)) or FILL)
   for first = 1, #ids, size do
-    local name = first == 1 and bucket.start or string.sub(ids, first, first + ID - 1)
+    local name = first == 1 and start or string.sub(ids, first, first + ID - 1)
     call('zadd', tree, 0, name)
     call('set', tree .. name, string.sub(ids, first, first + size - 1))
   end
@@ -126,16 +134,19 @@ end
 
 local function plant(tree, ids)
   for _, bucket in ipairs(sorted_out(tree, ids)) do
-    local key = tree .. bucket.start
-    local stored = call('get', key)
-    local whole = merged(stored or '', bucket.ids)
-    if #whole > BUCKET * ID then
-      split(tree, bucket, whole)
+    local key, added = tree .. bucket.start, bucket.ids
+    local last, size = call('getrange', key, -ID, -1), nil
+    if last == '' or before(last, added[1]) then
+      size = call('append', key, table.concat(added))
     else
+      local whole = merged(call('get', key), added)
       call('set', key, whole)
-      if not stored then
-        call('zadd', tree, 0, bucket.start)
-      end
+      size = #whole
+    end
+    if size > BUCKET * ID then
+      split(tree, bucket.start, call('get', key))
+    elseif last == '' then
+      call('zadd', tree, 0, bucket.start)
     end
   end
 end
@@ -149,25 +160,35 @@ local function place_of(stored, id)
   return place
 end
 
+-- A bucket without some of its ids.
+local function without(stored, ids)
+  -- Tasks mostly end in the order of their ids, and then it is one piece.
+  local piece = table.concat(ids)
+  local place = place_of(stored, piece)
+  if place then
+    return string.sub(stored, 1, place - 1) .. string.sub(stored, place + #piece)
+  end
+  local places = {}
+  for _, id in ipairs(ids) do
+    places[#places + 1] = place_of(stored, id)
+  end
+  local pieces, from = {}, 1
+  for at, found in ipairs(places) do
+    pieces[at] = string.sub(stored, from, found - 1)
+    from = found + ID
+  end
+  return table.concat(pieces) .. string.sub(stored, from)
+end
+
 local function uproot(tree, ids)
   for _, bucket in ipairs(sorted_out(tree, ids)) do
     local key = tree .. bucket.start
     local stored = call('get', key) or ''
-    local places = {}
-    for _, id in ipairs(bucket.ids) do
-      places[#places + 1] = place_of(stored, id)
-    end
-    table.sort(places)
-    local pieces, from = {}, 1
-    for at, place in ipairs(places) do
-      pieces[at] = string.sub(stored, from, place - 1)
-      from = place + ID
-    end
-    local left = table.concat(pieces) .. string.sub(stored, from)
+    local left = without(stored, bucket.ids)
     if left == '' then
       call('del', key)
       call('zrem', tree, bucket.start)
-    elseif #places > 0 then
+    elseif #left < #stored then
       call('set', key, left)
     end
   end
@@ -213,17 +234,14 @@ local function count(base, lane, code, by, queue, descriptor, is_new)
 end
 
 local function ring(doorbell, times)
-  local room = math.min(times, RINGS - call('llen', doorbell))
-  if room == 1 then
-    call('rpush', doorbell, 1)
-  elseif room > 1 then
-    local list = {}
-    for at = 1, room do
-      list[at] = 1
-    end
-    call('rpush', doorbell, unpack(list))
+  local rings = { 1 }
+  for at = 2, math.min(times, RINGS) do
+    rings[at] = 1
   end
-  if room > 0 then
+  local kept = call('rpush', doorbell, unpack(rings))
+  if kept == #rings then
     call('pexpire', doorbell, RING_LIFE)
+  elseif kept > RINGS then
+    call('ltrim', doorbell, 0, RINGS - 1)
   end
 end
