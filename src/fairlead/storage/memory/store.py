@@ -1,18 +1,16 @@
-"""The memory store: the reference for every other store, and a real one for work that may die with its process.
+"""The memory store: the contract, under one lock.
 
-One lock guards everything, so it is safe for threads. Its coroutines never suspend, but for `wait`: they can be driven
-without an event loop. Every operation costs O(log n): indexes are heaps whose entries go stale when a task moves on,
-are dropped when they surface, and are compacted when fewer than half are live.
+The lock makes it safe for threads. Its coroutines never suspend, but for `wait`: they can be driven without an event
+loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import bisect
 import itertools
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -21,22 +19,14 @@ from msgspec.structs import astuple
 from fairlead.core.diagnosis import MEMORY, Examination, Level, durability
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import COMPLETED, QUEUED, WAITING, After, Lane, State, Status, Task
-from fairlead.storage.heap import Heap, wants_compacting
-from fairlead.storage.keyed import Keyed, KeyedFront
-from fairlead.storage.limiting import (
-    QUEUE_NAME,
-    Dues,
-    Front,
-    Gate,
-    PlainFront,
-    key_name,
-    limits_of,
-    merge_limited,
-    type_name,
-)
+from fairlead.core.task import COMPLETED, QUEUED, After, Lane, State, Status, Task
+from fairlead.storage.memory.feeding import Feed
+from fairlead.storage.memory.ids import Ids
+from fairlead.storage.memory.keyed import Keyed
+from fairlead.storage.memory.lanes import IndexSize, Lanes
+from fairlead.storage.memory.limiting import Limiter
+from fairlead.storage.memory.records import Records
 from fairlead.storage.merge import Head, merge
-from fairlead.storage.positions import BEFORE_ALL, number_at, position_of
 from fairlead.storage.steps import claimed, counted, ends, extended, judged, pulse, released
 from fairlead.storage.values import (
     APPLIED,
@@ -49,7 +39,6 @@ from fairlead.storage.values import (
     Full,
     KeyHeld,
     Known,
-    LaneTally,
     Missing,
     Pulse,
     Receipt,
@@ -57,20 +46,11 @@ from fairlead.storage.values import (
     Stretch,
     Tally,
     Usage,
-    Used,
     Verdict,
 )
 
 _RINGS_KEPT: Final = 64
 _NOWHERE: Final[Mapping[TaskId, State]] = {}
-
-
-class _Line:
-    """One lane: its ready tasks, and how many of its tasks are in each state."""
-
-    def __init__(self, is_live: Callable[[Head], bool]) -> None:
-        self.ready = Heap(is_live)
-        self.counts: Counter[State] = Counter()
 
 
 class _Waiter(Struct, eq=False):
@@ -79,47 +59,32 @@ class _Waiter(Struct, eq=False):
     rung: asyncio.Event
 
 
-class IndexSize(Struct, frozen=True):
-    """How large the indexes of waiting tasks are, and how much of them is live."""
-
-    entries: int
-    live: int
-
-
 class MemoryStore:
     """Tasks in this process's memory. See `fairlead.storage.protocol` for the contract."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tasks: dict[TaskId, Task] = {}
-        self._ids: list[TaskId] = []
+        self._ids = Ids()
         self._keys: dict[tuple[str, str], TaskId] = {}
         self._dependents: dict[TaskId, list[TaskId]] = {}
         """Those who wait for a task that has not ended."""
-        self._queues: dict[str, dict[Lane, _Line]] = {}
-        self._waiting: Counter[str] = Counter()
-        self._alarms = Heap(self._alarm_is_live)
-        self._records: dict[tuple[str, str], Record] = {}
-        self._feed: deque[tuple[int, bytes]] = deque()
-        self._feed_end = 0
+        self._lanes = Lanes(self._tasks)
+        self._keyed = Keyed(self._lanes.is_ready, lambda task_id: self._tasks[task_id].spec.concurrency_key or "")
+        self._limiter = Limiter(self._lanes, self._keyed)
+        self._records = Records()
+        self._feed = Feed()
         self._waiters: deque[_Waiter] = deque()
         self._rings: Counter[str] = Counter()
-        self._keyed = Keyed(self._ready_is_live, lambda task_id: self._tasks[task_id].spec.concurrency_key or "")
-        self._dues = Dues()
 
     async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
         return self._add_all(tasks, now, bounds, _NOWHERE)
 
     async def claim(self, claim: Claim) -> list[Task]:
         with self._lock:
-            lanes = [
-                (lane, line.ready.heads())
-                for queue in {order.queue for order in claim.queues}
-                for lane, line in self._queues.get(queue, {}).items()
-                if line.counts[State.QUEUED] and claim.admits(lane)
-            ]
+            lanes = self._lanes.ready(claim)
             if claim.limited or any(lane.keyed for lane, _ in lanes):
-                heads = self._merge_limited(claim, lanes)
+                heads = self._limiter.choose(claim, lanes)
             else:
                 heads = merge(claim, lanes)
             taken = [self._tasks[task_id] for _, task_id in heads]
@@ -143,85 +108,55 @@ class MemoryStore:
 
     async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
         with self._lock:
-            return [self._tasks[task_id] for _, task_id in self._alarms.first(limit, now, after)]
+            return [self._tasks[task_id] for _, task_id in self._lanes.due(now, limit, after)]
 
     async def find(
         self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
     ) -> list[Task]:
         with self._lock:
-            tasks = (self._tasks.get(task_id) for task_id in self._walk(newest_first, after))
+            tasks = (self._tasks.get(task_id) for task_id in self._ids.walk(newest_first, after))
             admitted = (task for task in tasks if task is not None and matching.admits(task))
             return list(itertools.islice(admitted, limit))
 
     async def tally(self) -> Tally:
         with self._lock:
-            lanes = [
-                LaneTally(lane, dict(+line.counts), head[0] if (head := line.ready.peek()) else None)
-                for lines in self._queues.values()
-                for lane, line in lines.items()
-            ]
-            alarm = self._alarms.peek()
-            return Tally(lanes, alarm[0] if alarm else None)
+            return self._lanes.tally()
 
     async def count(self, stretches: Sequence[Stretch]) -> list[int]:
         by_lane: dict[Lane, list[tuple[Head, Head]]] = {}
         for stretch in stretches:
             by_lane.setdefault(stretch.lane, []).append((astuple(stretch.start), astuple(stretch.end)))
         with self._lock:
-            counts = {lane: iter(self._count(lane, places)) for lane, places in by_lane.items()}
+            counts = {lane: iter(self._lanes.count(lane, places)) for lane, places in by_lane.items()}
         return [next(counts[stretch.lane]) for stretch in stretches]
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         with self._lock:
-            running = {lane: line.counts[State.EXECUTING] for lane, line in self._queues.get(queue, {}).items()}
-            of_type = sum(count for lane, count in running.items() if lane.type == task_type)
-            return Usage(
-                queue=Used(sum(running.values()), self._dues.get(queue, QUEUE_NAME)),
-                type=Used(of_type, self._dues.get(queue, type_name(task_type))),
-                key=Used() if key is None else Used(*self._of_key(queue, key)),
-            )
+            return self._limiter.usage(queue, task_type, key)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         with self._lock:
-            stored = self._records.get((kind, name))
-            version = stored.version if stored else 0
-            if expected is not None and expected != version:
-                return None
-            self._records[kind, name] = Record(kind=kind, name=name, value=value, version=version + 1)
-            return version + 1
+            return self._records.put(kind, name, value, expected)
 
     async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
         with self._lock:
-            stored = self._records.get((kind, name))
-            if stored is None or (expected is not None and expected != stored.version):
-                return False
-            del self._records[kind, name]
-            return True
+            return self._records.drop(kind, name, expected)
 
     async def scan(self, kind: str) -> list[Record]:
         with self._lock:
-            return [record for (record_kind, _), record in sorted(self._records.items()) if record_kind == kind]
+            return self._records.scan(kind)
 
     async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
         with self._lock:
-            for value in values:
-                self._feed_end = max(self._feed_end + 1, now)
-                self._feed.append((self._feed_end, value))
-            while len(self._feed) > keep:
-                self._feed.popleft()
+            self._feed.publish(values, now, keep)
 
     async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:
         with self._lock:
-            number = number_at(after)
-            if number > self._feed_end:
-                number = BEFORE_ALL
-            beyond = itertools.takewhile(lambda entry: entry[0] > number, reversed(self._feed))
-            found = [FeedEntry(position_of(at), value) for at, value in beyond]
-        return found[::-1][: max(limit, 0)]
+            return self._feed.read(after, limit)
 
     async def feed_end(self) -> str:
         with self._lock:
-            return position_of(self._feed_end)
+            return self._feed.end()
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         with self._lock:
@@ -254,31 +189,7 @@ class MemoryStore:
     def index_size(self) -> IndexSize:
         """How large the indexes of waiting tasks are."""
         with self._lock:
-            heaps = [line.ready for lines in self._queues.values() for line in lines.values()]
-            return IndexSize(sum(map(len, heaps)), sum(heap.live for heap in heaps))
-
-    def _count(self, lane: Lane, places: Sequence[tuple[Head, Head]]) -> list[int]:
-        line = self._queues.get(lane.queue, {}).get(lane)
-        return [0] * len(places) if line is None else line.ready.count(places)
-
-    def _of_key(self, queue: str, key: str) -> tuple[int, Instant | None]:
-        return self._keyed.running(queue, key), self._dues.get(queue, key_name(key))
-
-    def _merge_limited(self, claim: Claim, lanes: Sequence[tuple[Lane, Iterator[Head]]]) -> list[Head]:
-        limits = limits_of(claim)
-        running = Counter[tuple[str, str]]()
-        for queue, limit in limits.items():
-            self._dues.forget(queue, claim.now)
-            self._keyed.look(queue, limit.key, claim.now)
-            for lane, line in self._queues.get(queue, {}).items():
-                running[queue, lane.type] += line.counts[State.EXECUTING]
-        fronts: list[Front] = [
-            KeyedFront(self._keyed, lane) if lane.keyed else PlainFront(lane, heads) for lane, heads in lanes
-        ]
-        gate = Gate(claim, running, self._dues.get, self._keyed.running)
-        taken = merge_limited(claim, fronts, gate)
-        self._dues.update(gate.dues())
-        return taken
+            return self._lanes.index_size()
 
     def _add_all(
         self, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]
@@ -306,13 +217,13 @@ class MemoryStore:
             named = found
             task = Task(spec, counted(task.status, named.values()))
         bound = bounds.get(spec.queue)
-        if bound is not None and task.state.waiting and (depth := self._waiting[spec.queue]) >= bound:
+        if bound is not None and task.state.waiting and (depth := self._lanes.waiting[spec.queue]) >= bound:
             return Full(depth, bound)
         if key is not None:
             self._keys[key] = spec.id
         self._tasks[spec.id] = task
-        self._index_id(spec.id)
-        self._enter(task, task.lane)
+        self._ids.add(spec.id)
+        self._lanes.enter(task, task.lane)
         if spec.concurrency_key is not None:
             self._keyed.move(None, task)
         if named:
@@ -367,7 +278,7 @@ class MemoryStore:
         self._tasks[task.id] = changed
         lane = task.lane
         self._leave(task.status, lane)
-        self._enter(changed, lane if status.priority == task.status.priority else changed.lane)
+        self._lanes.enter(changed, lane if status.priority == task.status.priority else changed.lane)
         if task.spec.concurrency_key is not None:
             self._keyed.move(task, changed)
         return changed
@@ -380,70 +291,11 @@ class MemoryStore:
             self._keyed.move(task, None)
         if spec.idempotency_key is not None and self._keys.get((spec.queue, spec.idempotency_key)) == spec.id:
             del self._keys[spec.queue, spec.idempotency_key]
-        if wants_compacting(len(self._ids), len(self._tasks)):
-            self._ids = [task_id for task_id in self._ids if task_id in self._tasks]
-
-    def _enter(self, task: Task, lane: Lane) -> None:
-        """Index a task as it now stands."""
-        status = task.status
-        lines = self._queues.setdefault(lane.queue, {})
-        line = lines.get(lane)
-        if line is None:
-            line = lines[lane] = _Line(lambda head: self._ready_is_live(lane, head))
-        line.counts[status.state] += 1
-        if status.state is QUEUED:
-            line.ready.push((status.ready_at, task.id))
-        if status.state in WAITING:
-            self._waiting[lane.queue] += 1
-        if status.alarm is not None:
-            self._alarms.push((status.alarm, task.id))
+        self._ids.compact(self._tasks)
 
     def _leave(self, status: Status, lane: Lane) -> None:
-        """Forget how a task of this lane stood. Its index entries are stale from now on."""
-        lines = self._queues[lane.queue]
-        line = lines[lane]
-        line.counts[status.state] -= 1
-        if status.state is QUEUED:
-            line.ready.stale()
-        if status.state in WAITING:
-            self._waiting[lane.queue] -= 1
-        if status.alarm is not None:
-            self._alarms.stale()
-        if not any(line.counts.values()):
-            del lines[lane]
-            if not lines:
-                del self._queues[lane.queue]
-                del self._waiting[lane.queue]
-                del self._rings[lane.queue]
-
-    def _ready_is_live(self, lane: Lane, head: Head) -> bool:
-        task = self._tasks.get(head[1])
-        return (
-            task is not None
-            and task.status.state is QUEUED
-            and task.status.ready_at == head[0]
-            and task.status.priority == lane.priority
-        )
-
-    def _alarm_is_live(self, head: Head) -> bool:
-        task = self._tasks.get(head[1])
-        return task is not None and task.status.alarm == head[0]
-
-    def _index_id(self, task_id: TaskId) -> None:
-        if self._ids and self._ids[-1] > task_id:
-            at = bisect.bisect_left(self._ids, task_id)
-            if self._ids[at] != task_id:
-                self._ids.insert(at, task_id)
-        elif not self._ids or self._ids[-1] != task_id:
-            self._ids.append(task_id)
-
-    def _walk(self, newest_first: bool, after: TaskId | None) -> Iterator[TaskId]:
-        ids = self._ids
-        if newest_first:
-            end = len(ids) if after is None else bisect.bisect_left(ids, after)
-            return (ids[position] for position in range(end - 1, -1, -1))
-        start = 0 if after is None else bisect.bisect_right(ids, after)
-        return (ids[position] for position in range(start, len(ids)))
+        if self._lanes.leave(status, lane):
+            del self._rings[lane.queue]
 
     def _ring(self, tasks: Sequence[Task]) -> None:
         """Wake as many waiters as there are new ready tasks, or leave a ring for those about to wait."""
