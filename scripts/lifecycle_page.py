@@ -56,7 +56,7 @@ SENTENCES: Final[dict[Arrow, str]] = {
     ("executing", "hand back", "scheduled"): "Its worker gives it back for later; it spends no retry.",
     ("executing", "hand back", "cancelled"): "Cancel was asked, so it does not run again.",
     ("executing", "confirm cancel", "cancelled"): "Its worker has stopped it because cancel was asked.",
-    ("executing", "cancel", "executing"): "Its worker learns of it at the next heartbeat and stops the attempt.",
+    ("executing", "cancel", "executing"): "Its worker learns of it by its next look or heartbeat, and stops it.",
     ("executing", "alarm", "scheduled"): "Its worker is lost; it runs again after its backoff and spends no retry.",
     ("executing", "alarm", "queued"): "Its worker is lost; it runs again at once and spends no retry.",
     ("executing", "alarm", "dead_letter"): "It has lost more workers than `max_crashes` allows: a crash loop.",

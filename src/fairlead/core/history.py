@@ -1,4 +1,4 @@
-"""A task's history: a line for every change of its state, as it is kept with the task."""
+"""A task's history: a line for every decision about it, kept with the task."""
 
 from __future__ import annotations
 
