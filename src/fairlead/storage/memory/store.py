@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import astuple
 
 from fairlead.core.diagnosis import MEMORY, Examination, Level, durability
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import COMPLETED, QUEUED, After, Lane, State, Status, Task
+from fairlead.core.task import COMPLETED, After, Lane, State, Status, Task
+from fairlead.storage.memory.doorbell import Doorbell
 from fairlead.storage.memory.feeding import Feed
 from fairlead.storage.memory.ids import Ids
 from fairlead.storage.memory.keyed import Keyed
@@ -49,14 +48,7 @@ from fairlead.storage.values import (
     Verdict,
 )
 
-_RINGS_KEPT: Final = 64
 _NOWHERE: Final[Mapping[TaskId, State]] = {}
-
-
-class _Waiter(Struct, eq=False):
-    queues: frozenset[str]
-    loop: asyncio.AbstractEventLoop
-    rung: asyncio.Event
 
 
 class MemoryStore:
@@ -74,8 +66,7 @@ class MemoryStore:
         self._limiter = Limiter(self._lanes, self._keyed)
         self._records = Records()
         self._feed = Feed()
-        self._waiters: deque[_Waiter] = deque()
-        self._rings: Counter[str] = Counter()
+        self._doorbell = Doorbell()
 
     async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
         return self._add_all(tasks, now, bounds, _NOWHERE)
@@ -99,7 +90,7 @@ class MemoryStore:
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         with self._lock:
             verdicts = [self._apply(change) for change in changes]
-            self._ring([task for change in changes if (task := self._tasks.get(change.id))])
+            self._doorbell.ring([task for change in changes if (task := self._tasks.get(change.id))])
         return verdicts
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
@@ -160,12 +151,9 @@ class MemoryStore:
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         with self._lock:
-            for queue in queues:
-                if self._rings[queue]:
-                    self._rings[queue] -= 1
-                    return
-            waiter = _Waiter(frozenset(queues), asyncio.get_running_loop(), asyncio.Event())
-            self._waiters.append(waiter)
+            waiter = self._doorbell.listen(queues)
+        if waiter is None:
+            return
         try:
             async with asyncio.timeout(timeout):
                 await waiter.rung.wait()
@@ -173,8 +161,7 @@ class MemoryStore:
             pass
         finally:
             with self._lock:
-                if waiter in self._waiters:
-                    self._waiters.remove(waiter)
+                self._doorbell.leave(waiter)
 
     async def examine(self) -> Examination:
         remedy = "use sqlite:///path/to/file.db for tasks that must outlive the process"
@@ -197,7 +184,7 @@ class MemoryStore:
         """Add tasks; `elsewhere` is how those stand that they may wait for and that are not in this store."""
         with self._lock:
             receipts = [self._add(task, now, bounds, elsewhere) for task in tasks]
-            self._ring(tasks)
+            self._doorbell.ring(tasks)
         return receipts
 
     def _add(self, task: Task, now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]) -> Receipt:
@@ -295,18 +282,4 @@ class MemoryStore:
 
     def _leave(self, status: Status, lane: Lane) -> None:
         if self._lanes.leave(status, lane):
-            del self._rings[lane.queue]
-
-    def _ring(self, tasks: Sequence[Task]) -> None:
-        """Wake as many waiters as there are new ready tasks, or leave a ring for those about to wait."""
-        for task in tasks:
-            if task.status.state is not QUEUED:
-                continue
-            queue = task.spec.queue
-            while waiter := next((waiter for waiter in self._waiters if queue in waiter.queues), None):
-                self._waiters.remove(waiter)
-                if not waiter.loop.is_closed():
-                    waiter.loop.call_soon_threadsafe(waiter.rung.set)
-                    break
-            else:
-                self._rings[queue] = min(self._rings[queue] + 1, _RINGS_KEPT)
+            self._doorbell.forget(lane.queue)
