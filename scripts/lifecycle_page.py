@@ -4,8 +4,8 @@
     python scripts/lifecycle_page.py            write the page
     python scripts/lifecycle_page.py --check    exit 1 if it is not up to date
 
-The arrows come from `fairlead.core.lifecycle.TRANSITIONS`; only the sentence that tells each arrow lives here. An arrow
-without a sentence, or a sentence without an arrow, is an error.
+The arrows come from `fairlead.core.transitions.TRANSITIONS`; only the sentence that tells each arrow lives here. An
+arrow without a sentence, or a sentence without an arrow, is an error.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import sys
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from fairlead.core.history import HISTORY_LIMIT
 from fairlead.core.instant import DAY, SECOND, Span
-from fairlead.core.lifecycle import HISTORY_LIMIT, TRANSITIONS
 from fairlead.core.settings import Rules, Settings
 from fairlead.core.task import ENDED, Priority, State
+from fairlead.core.transitions import TRANSITIONS
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "explanation" / "lifecycle.md"
 
@@ -55,7 +56,7 @@ SENTENCES: Final[dict[Arrow, str]] = {
     ("executing", "hand back", "scheduled"): "Its worker gives it back for later; it spends no retry.",
     ("executing", "hand back", "cancelled"): "Cancel was asked, so it does not run again.",
     ("executing", "confirm cancel", "cancelled"): "Its worker has stopped it because cancel was asked.",
-    ("executing", "cancel", "executing"): "Its worker learns of it at the next heartbeat and stops the attempt.",
+    ("executing", "cancel", "executing"): "Its worker learns of it by its next look or heartbeat, and stops it.",
     ("executing", "alarm", "scheduled"): "Its worker is lost; it runs again after its backoff and spends no retry.",
     ("executing", "alarm", "queued"): "Its worker is lost; it runs again at once and spends no retry.",
     ("executing", "alarm", "dead_letter"): "It has lost more workers than `max_crashes` allows: a crash loop.",
@@ -68,7 +69,7 @@ SENTENCES: Final[dict[Arrow, str]] = {
 }
 
 _PAGE: Final = """\
-<!-- Generated from src/fairlead/core/lifecycle.py by scripts/lifecycle_page.py: change those, not this page. -->
+<!-- Generated from src/fairlead/core/transitions.py by scripts/lifecycle_page.py: change those, not this page. -->
 
 # The life of a task
 

@@ -23,7 +23,7 @@ class ChoosingStore(WrongStore):
 
     async def claim(self, claim: Claim) -> list[Task]:
         served = {order.queue for order in claim.queues}
-        if claim.limited or any(lane.keyed and lane.queue in served for lane in self._lanes()):
+        if claim.limited or any(lane.keyed and lane.queue in served for lane in self._all_lanes()):
             return await super().claim(claim)
         chosen = await self._choose(claim)
         return [taken for task in chosen if (taken := await self._take(task, claim)) is not None]
@@ -45,8 +45,8 @@ class ChoosingStore(WrongStore):
         (verdict,) = await self.apply([Change(task.id, seen(task), taken.status)])
         return taken if verdict == "applied" else None
 
-    def _lanes(self) -> list[Lane]:
-        return [lane for lanes in self._queues.values() for lane in lanes]
+    def _all_lanes(self) -> list[Lane]:
+        return [lane for lanes in self._lanes.queues.values() for lane in lanes]
 
     def _admits(self, claim: Claim, task: Task) -> bool:
         return task.state is State.QUEUED and claim.admits(task.lane)
@@ -69,7 +69,7 @@ class IgnoresCapabilities(WrongStore):
     breaks = "C1"
 
     async def claim(self, claim: Claim) -> list[Task]:
-        needed = {name for lanes in self._queues.values() for lane in lanes for name in lane.requires}
+        needed = {name for lanes in self._lanes.queues.values() for lane in lanes for name in lane.requires}
         return await super().claim(replace(claim, capabilities=frozenset(needed)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 
 from fairlead.core.instant import Instant
@@ -26,9 +27,9 @@ class SortsByTheClock(WrongStore):
     breaks = "E1"
 
     async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
-        self._feed_end = now - 1
+        self._feed.last = now - 1
         await super().publish(values, now=now, keep=keep)
-        self._feed = type(self._feed)(sorted(self._feed))
+        self._feed.entries = deque(sorted(self._feed.entries))
 
 
 class ReadsTheNewest(WrongStore):
@@ -59,11 +60,11 @@ class NumbersBeforeItCommits(WrongStore):
     breaks = "E2"
 
     async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
-        first = max(self._feed_end + 1, now)
-        self._feed_end = first + len(values) - 1
+        first = max(self._feed.last + 1, now)
+        self._feed.last = first + len(values) - 1
         if len(values) > 1 and first % 2:
             await asyncio.sleep(GAP)
-        self._feed = type(self._feed)(sorted([*self._feed, *enumerate(values, start=first)]))
+        self._feed.entries = deque(sorted([*self._feed.entries, *enumerate(values, start=first)]))
 
 
 class NeverTrims(WrongStore):
@@ -90,7 +91,7 @@ class LosesTrimmedReaders(WrongStore):
     breaks = "E4"
 
     async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:
-        known = {position_of(number) for number, _ in self._feed} | {await self.feed_end(), None}
+        known = {position_of(number) for number, _ in self._feed.entries} | {await self.feed_end(), None}
         return await super().feed(after, limit) if after in known else []
 
 

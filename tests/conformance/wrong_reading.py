@@ -218,7 +218,7 @@ class ScansInTheOrderOfWriting(WrongStore):
     breaks = "R1"
 
     async def scan(self, kind: str) -> list[Record]:
-        return [record for record in self._records.values() if record.kind == kind]
+        return [record for record in self._records.stored.values() if record.kind == kind]
 
 
 class JoinsKindAndName(WrongStore):
@@ -228,7 +228,7 @@ class JoinsKindAndName(WrongStore):
 
     async def scan(self, kind: str) -> list[Record]:
         prefix = f"{kind}:"
-        records = {f"{record.kind}:{record.name}": record for record in self._records.values()}
+        records = {f"{record.kind}:{record.name}": record for record in self._records.stored.values()}
         names = sorted(name for name in records if name.startswith(prefix))
         return [replace(records[name], kind=kind, name=name.removeprefix(prefix)) for name in names]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 import pytest
 
 from fairlead.core.errors import InvalidSchedule, InvalidTask, ScheduleExists, ScheduleNotFound, StoreUnavailable
@@ -17,8 +16,6 @@ from fairlead.core.task import Priority, State, Task
 from fairlead.engine.inline import run_inline
 from fairlead.engine.observe import Happening
 from fairlead.engine.sweep import Sweeper
-from fairlead.storage.journal.address import parse_journal
-from fairlead.storage.journal.store import JournalStore
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Filter
@@ -28,20 +25,9 @@ FIVE: Instant = 5 * MINUTE
 
 
 @pytest.fixture
-async def store(any_store: Store, request: pytest.FixtureRequest) -> Store:
-    """A store of each kind with nothing in it; a journal is kept from test to test."""
-    if isinstance(any_store, JournalStore):
-        database = parse_journal(request.getfixturevalue("journal")).database
-        with psycopg.connect(database.conninfo, autocommit=True) as connection:
-            for table in ("task", "status", "record"):
-                connection.execute(f'DELETE FROM "{database.schema}".{table}'.encode())
-    return any_store
-
-
-@pytest.fixture
-def bench(store: Store) -> Bench:
+def bench(any_store: Store) -> Bench:
     # Without batching nothing is under way any more when an operation returns.
-    return Bench(store=store, batching=False)
+    return Bench(store=any_store, batching=False)
 
 
 def a_schedule(**fields: Any) -> Schedule:
@@ -210,9 +196,9 @@ async def test_a_deploy_does_not_lose_the_run_that_was_due_meanwhile(bench: Benc
     assert await pass_time(bench, 0) == 1
 
 
-async def test_what_one_process_changes_the_others_know_at_their_next_sweep(store: Store) -> None:
-    bench = Bench(store=store, batching=False)
-    other = Bench(store=store, clock=bench.clock, seed=7, batching=False)
+async def test_what_one_process_changes_the_others_know_at_their_next_sweep(any_store: Store) -> None:
+    bench = Bench(store=any_store, batching=False)
+    other = Bench(store=any_store, clock=bench.clock, seed=7, batching=False)
     assert await pass_time(bench, 1) == 0
     await other.engine.schedules.add(a_schedule())
     assert await pass_time(bench, FIVE) == 1
@@ -222,8 +208,8 @@ async def test_what_one_process_changes_the_others_know_at_their_next_sweep(stor
     assert await pass_time(bench, SECOND) == 2
 
 
-async def test_a_task_that_finds_its_queue_full_is_submitted_when_there_is_room(store: Store) -> None:
-    bench = Bench(Settings(queue_bound=1), store=store, batching=False)
+async def test_a_task_that_finds_its_queue_full_is_submitted_when_there_is_room(any_store: Store) -> None:
+    bench = Bench(Settings(queue_bound=1), store=any_store, batching=False)
     await bench.submit()
     await bench.engine.schedules.add(a_schedule())
     assert await pass_time(bench, FIVE) == 0
@@ -237,12 +223,12 @@ async def test_a_task_that_finds_its_queue_full_is_submitted_when_there_is_room(
     assert (await bench.engine.schedules.get("report")).status.failure is None
 
 
-async def test_what_was_fine_and_is_refused_now_stops_no_other_schedule(store: Store) -> None:
-    before = Bench(store=store, batching=False)
+async def test_what_was_fine_and_is_refused_now_stops_no_other_schedule(any_store: Store) -> None:
+    before = Bench(store=any_store, batching=False)
     large = Submission(type="make_report", parameters=b'{"text":"%b"}' % (b"x" * 500))
     await before.engine.schedules.add(a_schedule(name="large", submission=large))
     await before.engine.schedules.add(a_schedule())
-    bench = Bench(Settings(payload_limit=100), store=store, clock=before.clock, batching=False)
+    bench = Bench(Settings(payload_limit=100), store=any_store, clock=before.clock, batching=False)
     assert await pass_time(bench, FIVE) == 1
     status = (await bench.engine.schedules.get("large")).status
     assert "over the limit" in (status.failure or "")

@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from fairlead.storage.opening import open_store
 from tests.server.serving import Service
-from tests.servers import postgres, redis
-from tests.storage.postgres.emptying import empty
+from tests.servers.stores import database, empty_place, postgres, redis
 
-STORES = ("memory", "sqlite", "redis", "postgresql")
-
-
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[redis.RedisServer]:
-    yield from redis.started_single()
+__all__ = ["database", "in_memory", "postgres", "redis", "service", "store_url"]
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[postgres.PostgresServer]:
-    yield from postgres.started()
-
-
-@pytest.fixture(scope="session")
-def postgres_url(postgres_server: postgres.PostgresServer) -> str:
-    return postgres_server.url(postgres_server.copy_of_template())
-
-
-@pytest.fixture(params=STORES)
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store of each kind."""
-    match request.param:
-        case "redis":
-            server: redis.RedisServer = request.getfixturevalue("redis_server")
-            server.ask("FLUSHALL")
-            yield server.url()
-        case "postgresql":
-            url: str = request.getfixturevalue("postgres_url")
-            empty(url)
-            yield url
-        case "sqlite":
-            yield f"sqlite:///{tmp_path / 'tasks.db'}"
-        case _:
-            yield "memory://"
+    return empty_place(request, tmp_path).url
 
 
 @pytest.fixture

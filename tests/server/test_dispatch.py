@@ -119,7 +119,7 @@ async def test_queues_have_lines_of_their_own(line: Line) -> None:
 async def test_a_task_that_nobody_rang_for_is_found_all_the_same() -> None:
     line = Line(recheck=0.01)
     await line.wait()
-    line.store._ring = lambda *_: None  # type: ignore[method-assign]
+    line.store._doorbell.ring = lambda *_: None  # type: ignore[method-assign]
     task = await line.submit()
     await line.until(lambda: line.served == [0])
     assert line.polls[0].result()[0].id == task.id

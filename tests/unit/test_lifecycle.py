@@ -26,11 +26,13 @@ from fairlead.core.events import (
     Replayed,
     TimedOut,
 )
+from fairlead.core.history import HISTORY_LIMIT
 from fairlead.core.instant import AT_ONCE, DAY, HOUR, LATEST, MINUTE, SECOND
-from fairlead.core.lifecycle import HISTORY_LIMIT, REMOVED, TRANSITIONS, decide, settlement
+from fairlead.core.lifecycle import decide, settlement
 from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.settings import Retention, Rules
 from fairlead.core.task import After, Entry, Failure, OnFailure, Priority, Progress, Reason, State, Status, Task
+from fairlead.core.transitions import REMOVED, TRANSITIONS
 from tests.unit.building import (
     BOOM,
     NOW,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlead.core.lifecycle import TRANSITIONS
+from fairlead.core.transitions import TRANSITIONS
 from scripts.lifecycle_page import PAGE, SENTENCES, arrows, page
 
 

@@ -1,29 +1,14 @@
-/** The endpoints that the dashboard calls, one function each. */
+/** The endpoints that the dashboard calls, one function each. Their shapes are in `types`, as docs/reference/http.md has them. */
 import { parseJson, type JsonNode } from "../lib/json";
 import { ask, askJson, withQuery } from "./client";
-import type {
-  BatchAnswer,
-  Explanation,
-  Groups,
-  History,
-  Operation,
-  OperationPreview,
-  OperationRequest,
-  Priority,
-  PurgeNoted,
-  QueueChange,
-  QueueList,
-  QueueShown,
-  Schedule,
-  SchedulePreview,
-  Session,
-  Standing,
-  TaskBrief,
-  TaskPage,
-  TaskWhole,
-  Worker,
-  WorkerWhole,
-} from "./types";
+import type { Groups } from "./types/dead-letters";
+import type { Operation, OperationPreview, OperationRequest } from "./types/operations";
+import type { PurgeNoted, QueueChange, QueueList, QueueShown } from "./types/queues";
+import type { Schedule, SchedulePreview } from "./types/schedules";
+import type { Session } from "./types/session";
+import type { History, Standing } from "./types/standing";
+import type { BatchAnswer, Explanation, Priority, TaskBrief, TaskPage, TaskWhole } from "./types/tasks";
+import type { Worker, WorkerWhole } from "./types/workers";
 
 const V1 = "/api/v1";
 const e = encodeURIComponent;

@@ -1,5 +1,5 @@
 import { BASE } from "../lib/base";
-import type { ProblemDocument } from "./types";
+import type { ProblemDocument } from "./types/problems";
 
 /** A request that was refused or could not be made, with the server's own words where it has some. */
 export class Problem extends Error {

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import type { OperationPreview, TaskBrief } from "../api/types";
+import type { OperationPreview } from "../api/types/operations";
+import type { TaskBrief } from "../api/types/tasks";
 import { questionOf } from "./bulk";
 
 const preview = (count: number, exact = true): OperationPreview => ({

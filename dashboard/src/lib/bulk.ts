@@ -1,5 +1,6 @@
 import * as api from "../api/calls";
-import type { Action, Operation, OperationPreview, OperationRequest, Priority } from "../api/types";
+import type { Action, Operation, OperationPreview, OperationRequest } from "../api/types/operations";
+import type { Priority } from "../api/types/tasks";
 import { to } from "./base";
 import { dialogs, type Question } from "./dialogs.svelte";
 import { count, plural } from "./format";

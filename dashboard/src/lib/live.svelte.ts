@@ -1,4 +1,4 @@
-import type { LiveEvent } from "../api/types";
+import type { LiveEvent } from "../api/types/events";
 import { BASE } from "./base";
 
 const TOO_SLOW = 1013;

@@ -1,4 +1,4 @@
-import type { Order } from "../api/types";
+import type { Order } from "../api/types/queues";
 import { seconds } from "./format";
 
 /** What an order of service means, a sentence each. */

@@ -1,6 +1,6 @@
 import * as api from "../api/calls";
 import { Problem, useCsrfToken } from "../api/client";
-import type { Role, Session } from "../api/types";
+import type { Role, Session } from "../api/types/session";
 
 /** Who looks at the dashboard, and what they may do. */
 class Viewer {

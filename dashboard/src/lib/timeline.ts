@@ -1,4 +1,4 @@
-import type { Transition } from "../api/types";
+import type { Transition } from "../api/types/tasks";
 
 /** A transition, and how long the task then stayed like that. */
 export interface Step extends Transition {

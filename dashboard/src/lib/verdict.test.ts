@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { QueueStanding, Standing, Worker } from "../api/types";
+import type { QueueStanding, Standing } from "../api/types/standing";
+import type { Worker } from "../api/types/workers";
 import { findings, verdict, type Known } from "./verdict";
 
 const lines = (depth: number, age = 0): QueueStanding["priorities"] => ({

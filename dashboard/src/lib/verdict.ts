@@ -1,4 +1,8 @@
-import { PRIORITIES, type Groups, type Schedule, type Standing, type Worker } from "../api/types";
+import type { Groups } from "../api/types/dead-letters";
+import type { Schedule } from "../api/types/schedules";
+import type { Standing } from "../api/types/standing";
+import { PRIORITIES } from "../api/types/tasks";
+import type { Worker } from "../api/types/workers";
 import { to } from "./base";
 import { count, plural, seconds } from "./format";
 import { quoted } from "./query";

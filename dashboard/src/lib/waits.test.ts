@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Priority, Sample, TaskBrief } from "../api/types";
+import type { Sample } from "../api/types/standing";
+import type { Priority, TaskBrief } from "../api/types/tasks";
 import { cameIn, quantile, waitsOf } from "./waits";
 
 function task(priority: Priority, waited: number): TaskBrief {

@@ -1,4 +1,5 @@
-import { PRIORITIES, type Priority, type Sample, type TaskBrief } from "../api/types";
+import type { Sample } from "../api/types/standing";
+import { PRIORITIES, type Priority, type TaskBrief } from "../api/types/tasks";
 
 /** How long tasks waited for a worker, in seconds. */
 export interface Wait {

@@ -1,14 +1,14 @@
-"""What becomes of a task: the table of transitions, and the one function that decides.
+"""What becomes of a task: the one function that decides.
 
-`TRANSITIONS` says which states an event may lead to; `decide` says which one it does lead to, and how the task then
-stands. A worker's settle, the sweep and every request of a user go through `decide`; no other code knows about retries,
-dead letters, lost workers, cancel, replay or retention.
+`fairlead.core.transitions` says which states an event may lead to; `decide` says which one it does lead to, and how the
+task then stands. A worker's settle, the sweep and every request of a user go through `decide`; no other code knows of
+retries, dead letters, lost workers, cancel, replay or retention.
 """
 
 from __future__ import annotations
 
 import zlib
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 from msgspec.structs import replace
 
@@ -29,13 +29,14 @@ from fairlead.core.events import (
     Replayed,
     TimedOut,
 )
-from fairlead.core.instant import LATEST, Instant, Span
+from fairlead.core.failures import dependency_failed, timed_out, worker_lost
+from fairlead.core.history import longer
+from fairlead.core.instant import Instant, Span
 from fairlead.core.retry import TIMEOUT, RetryRule, backoff_of, rule_for
 from fairlead.core.settings import Rules
+from fairlead.core.standing import cancelled, ended, waiting_again
 from fairlead.core.task import (
     COMPLETED,
-    EXECUTING,
-    Entry,
     Failure,
     Lease,
     OnFailure,
@@ -45,51 +46,10 @@ from fairlead.core.task import (
     Status,
     Task,
 )
-
-REMOVED: Final = None
-"""The target of a transition after which the task no longer exists."""
-
-Target: TypeAlias = State | None
-
-_SOFT_END: Final = frozenset[Target]({State.QUEUED, State.SCHEDULED, State.CANCELLED})
-_HARD_END: Final = _SOFT_END | {State.FAILED, State.DEAD_LETTER}
-
-TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
-    (State.SCHEDULED, AlarmRang.name): _SOFT_END,
-    (State.SCHEDULED, CancelAsked.name): frozenset({State.CANCELLED}),
-    (State.SCHEDULED, Prioritized.name): frozenset({State.SCHEDULED}),
-    (State.SCHEDULED, Purged.name): frozenset({REMOVED}),
-    (State.QUEUED, "claim"): frozenset({State.EXECUTING}),
-    (State.QUEUED, CancelAsked.name): frozenset({State.CANCELLED}),
-    (State.QUEUED, Prioritized.name): frozenset({State.QUEUED}),
-    (State.QUEUED, Purged.name): frozenset({REMOVED}),
-    (State.EXECUTING, Completed.name): frozenset({State.COMPLETED}),
-    (State.EXECUTING, Failed.name): _HARD_END,
-    (State.EXECUTING, TimedOut.name): _HARD_END,
-    (State.EXECUTING, Crashed.name): _HARD_END - {State.FAILED},
-    (State.EXECUTING, HandedBack.name): _SOFT_END,
-    (State.EXECUTING, CancelConfirmed.name): frozenset({State.CANCELLED}),
-    (State.EXECUTING, AlarmRang.name): _HARD_END - {State.FAILED},
-    (State.EXECUTING, CancelAsked.name): frozenset({State.EXECUTING}),
-    (State.COMPLETED, AlarmRang.name): frozenset({REMOVED}),
-    (State.COMPLETED, Discarded.name): frozenset({REMOVED}),
-    **{
-        transition: targets
-        for ended in (State.FAILED, State.DEAD_LETTER, State.CANCELLED)
-        for transition, targets in {
-            (ended, AlarmRang.name): frozenset({REMOVED}),
-            (ended, Discarded.name): frozenset({REMOVED}),
-            (ended, Replayed.name): frozenset({State.QUEUED}),
-        }.items()
-    },
-}
-"""Every change a stored task can go through: (state, event) to the states it may lead to."""
+from fairlead.core.transitions import TRANSITIONS
 
 _COMPLETED: Final = Reason.COMPLETED
 """Named here for every task to come, as in `fairlead.core.task`."""
-
-HISTORY_LIMIT: Final = 32
-"""How many lines of history a task keeps; the oldest go first."""
 
 
 def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float = 0.0) -> Status | None:
@@ -101,26 +61,27 @@ def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float 
     if (status.state, event.name) not in TRANSITIONS:
         allowed = tuple(state for state, name in TRANSITIONS if name == event.name)
         raise WrongState(task.id, status.state, event.name, allowed)
+    settled = _settled(status, event)
     # What nearly always happens comes before the matching, which is slow.
     if isinstance(event, Completed):
-        return _end(task, event, now, rules, COMPLETED, _COMPLETED, result=event.result)
+        return ended(task, settled, now, rules, COMPLETED, _COMPLETED, result=event.result)
     match event:
         case Failed():
-            return _failed(task, event, now, rules, luck)
+            return _failed(task, event, settled, now, rules, luck)
         case TimedOut():
-            return _timed_out(task, event, now, rules, luck)
+            return _timed_out(task, settled, now, rules, luck)
         case Crashed(failure):
-            return _crashed(task, event, now, rules, luck, Reason.CRASHED, failure)
+            return _crashed(task, settled, now, rules, luck, Reason.CRASHED, failure)
         case HandedBack(after):
-            return _handed_back(task, event, now, rules, after)
+            return _handed_back(task, settled, now, rules, after)
         case CancelConfirmed():
-            return _cancelled(task, event, now, rules)
+            return cancelled(task, settled, now, rules)
         case CancelAsked():
-            return _cancel_asked(task, event, now, rules)
+            return _cancel_asked(task, settled, now, rules)
         case AlarmRang():
-            return _alarm_rang(task, event, now, rules, luck)
+            return _alarm_rang(task, settled, now, rules, luck)
         case Replayed():
-            return _replayed(task, event, now)
+            return _replayed(task, event, settled, now)
         case Prioritized(priority):
             return _prioritized(task, now, priority)
         case Discarded() | Purged():
@@ -138,7 +99,7 @@ def rebuilt(task: Task, now: Instant, *, rules: Rules) -> Status:
     if task.status.state is not State.EXECUTING:
         return task.status
     # Nobody said so: what the last holder said, if anything, must not be taken for this.
-    return replace(_handed_back(task, HandedBack(), now, rules, 0), settled=None)
+    return _handed_back(task, None, now, rules, 0)
 
 
 def settlement(lease: Lease, outcome: Outcome) -> str:
@@ -168,22 +129,28 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def _failed(task: Task, event: Failed, now: Instant, rules: Rules, luck: float) -> Status:
+def _settled(status: Status, event: Event) -> str | None:
+    if status.lease is not None and isinstance(event, Outcome):
+        return settlement(status.lease, event)
+    return status.settled
+
+
+def _failed(task: Task, event: Failed, settled: str | None, now: Instant, rules: Rules, luck: float) -> Status:
     if task.status.cancel_asked:
-        return _cancelled(task, event, now, rules, event.failure)
+        return cancelled(task, settled, now, rules, event.failure)
     if not event.retriable:
-        return _end(task, event, now, rules, State.FAILED, Reason.REJECTED, cause=event.failure)
+        return ended(task, settled, now, rules, State.FAILED, Reason.REJECTED, cause=event.failure)
     rule = rule_for(task.spec.backoff, (event.failure.type, *event.names))
-    return _retried(task, event, now, rules, luck, Reason.FAILED, event.failure, rule, event.after)
+    return _retried(task, settled, now, rules, luck, Reason.FAILED, event.failure, rule, event.after)
 
 
-def _timed_out(task: Task, event: TimedOut, now: Instant, rules: Rules, luck: float) -> Status:
+def _timed_out(task: Task, settled: str | None, now: Instant, rules: Rules, luck: float) -> Status:
     timeout = task.status.timeout
-    failure = Failure(type=TIMEOUT, message=f"the attempt was stopped after its timeout of {timeout / 1e6:g} s")
+    failure = timed_out(timeout)
     if task.status.cancel_asked:
-        return _cancelled(task, event, now, rules, failure)
+        return cancelled(task, settled, now, rules, failure)
     rule = rule_for(task.spec.backoff, (TIMEOUT,))
-    after = _retried(task, event, now, rules, luck, Reason.TIMED_OUT, failure, rule)
+    after = _retried(task, settled, now, rules, luck, Reason.TIMED_OUT, failure, rule)
     if after.state.ended:
         return after
     return replace(after, timeout=_grown(timeout, rules))
@@ -195,7 +162,7 @@ def _grown(timeout: Span, rules: Rules) -> Span:
 
 def _retried(
     task: Task,
-    event: Outcome,
+    settled: str | None,
     now: Instant,
     rules: Rules,
     luck: float,
@@ -207,42 +174,42 @@ def _retried(
     """The task is tried again, unless the rule for its error rejects it or its retries are used up."""
     status, spec = task.status, task.spec
     if rule.reject:
-        return _end(task, event, now, rules, State.FAILED, Reason.REJECTED_BY_RULE, cause=failure)
+        return ended(task, settled, now, rules, State.FAILED, Reason.REJECTED_BY_RULE, cause=failure)
     if status.retries >= (spec.max_retries if rule.max_retries is None else rule.max_retries):
         used_up = Reason.RETRIES_USED_UP if rule.max_retries is None else Reason.RULE_USED_UP
-        return _end(task, event, now, rules, State.DEAD_LETTER, used_up, cause=failure)
+        return ended(task, settled, now, rules, State.DEAD_LETTER, used_up, cause=failure)
     delay = backoff_of(spec.backoff, rule).delay(status.retries, luck) if after is None else after
-    again = _wait_again(task, event, now, reason, now, delay, failure)
+    again = waiting_again(task, settled, now, reason, now, delay, failure)
     return replace(again, retries=status.retries + 1)
 
 
-def _handed_back(task: Task, event: HandedBack, now: Instant, rules: Rules, after: Span) -> Status:
+def _handed_back(task: Task, settled: str | None, now: Instant, rules: Rules, after: Span) -> Status:
     if task.status.cancel_asked:
-        return _cancelled(task, event, now, rules)
+        return cancelled(task, settled, now, rules)
     # A task that is handed back was not served, so it keeps the wait it had: a deploy must not send it to the end.
     ready_at = task.status.ready_at if after == 0 else now
-    return _wait_again(task, event, now, Reason.HANDED_BACK, ready_at, after)
+    return waiting_again(task, settled, now, Reason.HANDED_BACK, ready_at, after)
 
 
-def _cancel_asked(task: Task, event: CancelAsked, now: Instant, rules: Rules) -> Status:
+def _cancel_asked(task: Task, settled: str | None, now: Instant, rules: Rules) -> Status:
     status = task.status
     if status.state is not State.EXECUTING:
-        return _cancelled(task, event, now, rules)
+        return cancelled(task, settled, now, rules)
     if status.cancel_asked:
         return replace(status, version=status.version + 1)
     return replace(
         status,
         version=status.version + 1,
         cancel_asked=True,
-        history=_history(task, now, State.EXECUTING, Reason.CANCEL_ASKED),
+        history=longer(task, now, State.EXECUTING, Reason.CANCEL_ASKED),
     )
 
 
-def _alarm_rang(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: float) -> Status | None:
+def _alarm_rang(task: Task, settled: str | None, now: Instant, rules: Rules, luck: float) -> Status | None:
     status = task.status
     match status.state:
         case State.SCHEDULED if status.reason is Reason.DEPENDENT:
-            return _released(task, event, now, rules)
+            return _released(task, settled, now, rules)
         case State.SCHEDULED:
             # The wait began when the task was due, not when a sweep noticed.
             return replace(
@@ -251,62 +218,46 @@ def _alarm_rang(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: 
                 version=status.version + 1,
                 alarm=None,
                 reason=Reason.DUE,
-                history=_history(task, now, State.QUEUED, Reason.DUE),
+                history=longer(task, now, State.QUEUED, Reason.DUE),
             )
         case State.EXECUTING:
-            return _worker_lost(task, event, now, rules, luck)
+            return _crashed(task, settled, now, rules, luck, Reason.WORKER_LOST, worker_lost(task))
         case State.COMPLETED | State.FAILED | State.DEAD_LETTER | State.CANCELLED:
             return None
         case State.QUEUED:
-            raise WrongState(task.id, status.state, event.name, ())
+            raise WrongState(task.id, status.state, AlarmRang.name, ())
         case _:
             assert_never(status.state)
 
 
-def _released(task: Task, event: AlarmRang, now: Instant, rules: Rules) -> Status:
+def _released(task: Task, settled: str | None, now: Instant, rules: Rules) -> Status:
     """All that the task waited for has ended: it is its turn, unless it was not to run after a failure."""
     status, after = task.status, task.spec.after
     if status.unmet and (after is None or after.on_failure is OnFailure.CANCEL):
-        failure = Failure(type="DependencyFailed", message=_unmet(task))
-        return _end(task, event, now, rules, State.CANCELLED, Reason.DEPENDENCY_FAILED, cause=failure)
+        failure = dependency_failed(task)
+        return ended(task, settled, now, rules, State.CANCELLED, Reason.DEPENDENCY_FAILED, cause=failure)
     # It was no one's turn to be served while it waited for others: its wait in the line begins now.
-    return _wait_again(task, event, now, Reason.RELEASED, now, status.ready_at - now)
-
-
-def _unmet(task: Task) -> str:
-    named = () if task.spec.after is None else task.spec.after.tasks
-    if len(named) == 1:
-        return f"task {named[0]}, which this one waited for, did not complete"
-    return f"{task.status.unmet} of the {len(named)} tasks that this one waited for did not complete"
-
-
-def _worker_lost(task: Task, event: AlarmRang, now: Instant, rules: Rules, luck: float) -> Status:
-    worker = task.status.lease.worker if task.status.lease else "unknown"
-    failure = Failure(
-        type="WorkerLost",
-        message=f"worker {worker} stopped renewing its lease; it crashed, was killed, hung or lost the store",
-    )
-    return _crashed(task, event, now, rules, luck, Reason.WORKER_LOST, failure)
+    return waiting_again(task, settled, now, Reason.RELEASED, now, status.ready_at - now)
 
 
 def _crashed(
-    task: Task, event: Event, now: Instant, rules: Rules, luck: float, reason: Reason, failure: Failure
+    task: Task, settled: str | None, now: Instant, rules: Rules, luck: float, reason: Reason, failure: Failure
 ) -> Status:
     """Crashes have a budget of their own: a deploy or an OOM kill must not spend the task's retries."""
     status = task.status
     if status.cancel_asked:
-        return _cancelled(task, event, now, rules, failure)
+        return cancelled(task, settled, now, rules, failure)
     if status.crashes >= task.spec.max_crashes:
-        crashed = _end(task, event, now, rules, State.DEAD_LETTER, Reason.CRASH_LOOP, cause=failure)
+        crashed = ended(task, settled, now, rules, State.DEAD_LETTER, Reason.CRASH_LOOP, cause=failure)
     else:
         delay = backoff_of(task.spec.backoff).delay(status.crashes, luck)
-        crashed = _wait_again(task, event, now, reason, now, delay, failure)
+        crashed = waiting_again(task, settled, now, reason, now, delay, failure)
     return replace(crashed, crashes=status.crashes + 1)
 
 
-def _replayed(task: Task, event: Replayed, now: Instant) -> Status:
+def _replayed(task: Task, event: Replayed, settled: str | None, now: Instant) -> Status:
     status = task.status
-    again = _wait_again(task, event, now, Reason.REPLAYED, now, 0)
+    again = waiting_again(task, settled, now, Reason.REPLAYED, now, 0)
     return replace(
         again,
         priority=status.priority if event.priority is None else event.priority,
@@ -328,91 +279,5 @@ def _prioritized(task: Task, now: Instant, priority: Priority) -> Status:
         status,
         priority=priority,
         version=status.version + 1,
-        history=_history(task, now, status.state, Reason.PRIORITIZED),
+        history=longer(task, now, status.state, Reason.PRIORITIZED),
     )
-
-
-def _wait_again(
-    task: Task,
-    event: Event,
-    now: Instant,
-    reason: Reason,
-    ready_at: Instant,
-    delay: Span,
-    cause: Failure | None = None,
-) -> Status:
-    """The task waits once more: at once, or after a delay. What it last failed with stays readable."""
-    status = task.status
-    state = State.SCHEDULED if delay > 0 else State.QUEUED
-    due = min(ready_at + max(delay, 0), LATEST)
-    return replace(
-        status,
-        state=state,
-        ready_at=due,
-        version=status.version + 1,
-        alarm=due if state is State.SCHEDULED else None,
-        lease=None,
-        started_at=None,
-        ended_at=None,
-        cancel_asked=False,
-        reason=reason,
-        failure=cause or status.failure,
-        progress=None,
-        settled=_settled(status, event),
-        history=_history(task, now, state, reason, cause),
-    )
-
-
-def _end(
-    task: Task,
-    event: Event,
-    now: Instant,
-    rules: Rules,
-    state: State,
-    reason: Reason,
-    *,
-    result: bytes | None = None,
-    cause: Failure | None = None,
-) -> Status:
-    """Nothing more happens to the task by itself, but for being forgotten when its retention ends."""
-    status = task.status
-    forgotten = max(now + rules.retention.of(state), task.spec.key_until or 0)
-    return replace(
-        status,
-        state=state,
-        version=status.version + 1,
-        alarm=min(forgotten, LATEST),
-        lease=None,
-        ended_at=now,
-        reason=reason,
-        failure=None if state is COMPLETED else cause or status.failure,
-        result=result,
-        settled=_settled(status, event),
-        history=_history(task, now, state, reason, cause),
-    )
-
-
-def _cancelled(task: Task, event: Event, now: Instant, rules: Rules, cause: Failure | None = None) -> Status:
-    return _end(task, event, now, rules, State.CANCELLED, Reason.CANCELLED, cause=cause)
-
-
-def _settled(status: Status, event: Event) -> str | None:
-    if status.lease is not None and isinstance(event, Outcome):
-        return settlement(status.lease, event)
-    return status.settled
-
-
-def _history(task: Task, now: Instant, state: State, reason: Reason, cause: Failure | None = None) -> tuple[Entry, ...]:
-    status = task.status
-    executing = status.state is EXECUTING
-    entry = Entry(
-        at=now,
-        state=state,
-        reason=reason,
-        attempt=status.attempts if executing else 0,
-        worker=status.lease.worker if status.lease else None,
-        started_at=status.started_at if executing else None,
-        # The traceback is kept once, in the status: a history of them would dwarf the task.
-        failure=replace(cause, traceback=None) if cause else None,
-    )
-    return (*status.history, entry)[-HISTORY_LIMIT:]

@@ -140,7 +140,6 @@ class Gate:
 
 
 _NONE: Final = Limit()
-_FEW: Final = 32
 
 
 def limits_of(claim: Claim) -> dict[str, Limits]:
@@ -174,26 +173,3 @@ def merge_limited(claim: Claim, fronts: Iterable[Front], gate: Gate) -> list[Hea
         if best.head is None:
             left.remove(best)
     return taken
-
-
-class Dues:
-    """When the next starts are due of what has a rate, in memory."""
-
-    def __init__(self) -> None:
-        self._dues: dict[str, dict[str, Instant]] = {}
-        self._kept: dict[str, int] = {}
-        """How many there were of each queue when what was past was last forgotten."""
-
-    def get(self, queue: str, name: str) -> Instant | None:
-        return self._dues.get(queue, {}).get(name)
-
-    def update(self, dues: Mapping[tuple[str, str], Instant]) -> None:
-        for (queue, name), due in dues.items():
-            self._dues.setdefault(queue, {})[name] = due
-
-    def forget(self, queue: str, now: Instant) -> None:
-        """Forget what is past: it is as if there had been no start."""
-        dues = self._dues.get(queue, {})
-        if len(dues) > 2 * self._kept.get(queue, _FEW):
-            self._dues[queue] = {name: due for name, due in dues.items() if due > now}
-            self._kept[queue] = max(_FEW, len(self._dues[queue]))

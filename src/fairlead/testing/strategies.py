@@ -30,10 +30,10 @@ from fairlead.core.events import (
 )
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, SECOND, Instant, Span
-from fairlead.core.lifecycle import TRANSITIONS
 from fairlead.core.limits import Limit, Limits, Rate
 from fairlead.core.order import HeadStart, Policy, Promote, Strict, Table, Weighted
 from fairlead.core.task import ENDED, Failure, Priority, State, Task
+from fairlead.core.transitions import TRANSITIONS
 from fairlead.storage.values import Claim, Filter, QueueOrder
 from fairlead.testing.builders import GRACE, LEASE, NOW, a_task, a_token, an_id
 

@@ -14,8 +14,8 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.limits import Limit
 from fairlead.core.task import EXECUTING, QUEUED, Lane, Task
-from fairlead.storage.heap import Heap
 from fairlead.storage.limiting import LOOKS_AT_ONCE
+from fairlead.storage.memory.heap import Heap
 from fairlead.storage.merge import Head
 
 _Liveness: TypeAlias = Callable[[Lane, Head], bool]

@@ -1,0 +1,60 @@
+"""The table of transitions: which states an event may lead to. Which one it does, `fairlead.core.lifecycle` decides."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from fairlead.core.events import (
+    AlarmRang,
+    CancelAsked,
+    CancelConfirmed,
+    Completed,
+    Crashed,
+    Discarded,
+    Failed,
+    HandedBack,
+    Prioritized,
+    Purged,
+    Replayed,
+    TimedOut,
+)
+from fairlead.core.task import State
+
+REMOVED: Final = None
+"""The target of a transition after which the task no longer exists."""
+
+Target: TypeAlias = State | None
+
+_SOFT_END: Final = frozenset[Target]({State.QUEUED, State.SCHEDULED, State.CANCELLED})
+_HARD_END: Final = _SOFT_END | {State.FAILED, State.DEAD_LETTER}
+
+TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
+    (State.SCHEDULED, AlarmRang.name): _SOFT_END,
+    (State.SCHEDULED, CancelAsked.name): frozenset({State.CANCELLED}),
+    (State.SCHEDULED, Prioritized.name): frozenset({State.SCHEDULED}),
+    (State.SCHEDULED, Purged.name): frozenset({REMOVED}),
+    (State.QUEUED, "claim"): frozenset({State.EXECUTING}),
+    (State.QUEUED, CancelAsked.name): frozenset({State.CANCELLED}),
+    (State.QUEUED, Prioritized.name): frozenset({State.QUEUED}),
+    (State.QUEUED, Purged.name): frozenset({REMOVED}),
+    (State.EXECUTING, Completed.name): frozenset({State.COMPLETED}),
+    (State.EXECUTING, Failed.name): _HARD_END,
+    (State.EXECUTING, TimedOut.name): _HARD_END,
+    (State.EXECUTING, Crashed.name): _HARD_END - {State.FAILED},
+    (State.EXECUTING, HandedBack.name): _SOFT_END,
+    (State.EXECUTING, CancelConfirmed.name): frozenset({State.CANCELLED}),
+    (State.EXECUTING, AlarmRang.name): _HARD_END - {State.FAILED},
+    (State.EXECUTING, CancelAsked.name): frozenset({State.EXECUTING}),
+    (State.COMPLETED, AlarmRang.name): frozenset({REMOVED}),
+    (State.COMPLETED, Discarded.name): frozenset({REMOVED}),
+    **{
+        transition: targets
+        for ended in (State.FAILED, State.DEAD_LETTER, State.CANCELLED)
+        for transition, targets in {
+            (ended, AlarmRang.name): frozenset({REMOVED}),
+            (ended, Discarded.name): frozenset({REMOVED}),
+            (ended, Replayed.name): frozenset({State.QUEUED}),
+        }.items()
+    },
+}
+"""Every change a stored task can go through: (state, event) to the states it may lead to."""

@@ -1,0 +1,285 @@
+"""The memory store: the contract, under one lock.
+
+The lock makes it safe for threads. Its coroutines never suspend, but for `wait`: they can be driven without an event
+loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import astuple
+
+from fairlead.core.diagnosis import MEMORY, Examination, Level, durability
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant, Span
+from fairlead.core.task import COMPLETED, After, Lane, State, Status, Task
+from fairlead.storage.memory.doorbell import Doorbell
+from fairlead.storage.memory.feeding import Feed
+from fairlead.storage.memory.ids import Ids
+from fairlead.storage.memory.keyed import Keyed
+from fairlead.storage.memory.lanes import IndexSize, Lanes
+from fairlead.storage.memory.limiting import Limiter
+from fairlead.storage.memory.records import Records
+from fairlead.storage.merge import Head, merge
+from fairlead.storage.steps import claimed, counted, ends, extended, judged, pulse, released
+from fairlead.storage.values import (
+    APPLIED,
+    Added,
+    Beat,
+    Change,
+    Claim,
+    FeedEntry,
+    Filter,
+    Full,
+    KeyHeld,
+    Known,
+    Missing,
+    Pulse,
+    Receipt,
+    Record,
+    Stretch,
+    Tally,
+    Usage,
+    Verdict,
+)
+
+_NOWHERE: Final[Mapping[TaskId, State]] = {}
+
+
+class MemoryStore:
+    """Tasks in this process's memory. See `fairlead.storage.protocol` for the contract."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks: dict[TaskId, Task] = {}
+        self._ids = Ids()
+        self._keys: dict[tuple[str, str], TaskId] = {}
+        self._dependents: dict[TaskId, list[TaskId]] = {}
+        """Those who wait for a task that has not ended."""
+        self._lanes = Lanes(self._tasks)
+        self._keyed = Keyed(self._lanes.is_ready, lambda task_id: self._tasks[task_id].spec.concurrency_key or "")
+        self._limiter = Limiter(self._lanes, self._keyed)
+        self._records = Records()
+        self._feed = Feed()
+        self._doorbell = Doorbell()
+
+    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+        return self._add_all(tasks, now, bounds, _NOWHERE)
+
+    async def claim(self, claim: Claim) -> list[Task]:
+        with self._lock:
+            lanes = self._lanes.ready(claim)
+            if claim.limited or any(lane.keyed for lane, _ in lanes):
+                heads = self._limiter.choose(claim, lanes)
+            else:
+                heads = merge(claim, lanes)
+            taken = [self._tasks[task_id] for _, task_id in heads]
+            tasks = [self._set(task, claimed(task.status, claim)) for task in taken]
+            self._keyed.claimed()
+            return tasks
+
+    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
+        with self._lock:
+            return [self._extend(beat, until, grace) for beat in beats]
+
+    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        with self._lock:
+            verdicts = [self._apply(change) for change in changes]
+            self._doorbell.ring([task for change in changes if (task := self._tasks.get(change.id))])
+        return verdicts
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        with self._lock:
+            return [self._tasks.get(task_id) for task_id in ids]
+
+    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+        with self._lock:
+            return [self._tasks[task_id] for _, task_id in self._lanes.due(now, limit, after)]
+
+    async def find(
+        self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
+    ) -> list[Task]:
+        with self._lock:
+            tasks = (self._tasks.get(task_id) for task_id in self._ids.walk(newest_first, after))
+            admitted = (task for task in tasks if task is not None and matching.admits(task))
+            return list(itertools.islice(admitted, limit))
+
+    async def tally(self) -> Tally:
+        with self._lock:
+            return self._lanes.tally()
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        by_lane: dict[Lane, list[tuple[Head, Head]]] = {}
+        for stretch in stretches:
+            by_lane.setdefault(stretch.lane, []).append((astuple(stretch.start), astuple(stretch.end)))
+        with self._lock:
+            counts = {lane: iter(self._lanes.count(lane, places)) for lane, places in by_lane.items()}
+        return [next(counts[stretch.lane]) for stretch in stretches]
+
+    async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
+        with self._lock:
+            return self._limiter.usage(queue, task_type, key)
+
+    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
+        with self._lock:
+            return self._records.put(kind, name, value, expected)
+
+    async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
+        with self._lock:
+            return self._records.drop(kind, name, expected)
+
+    async def scan(self, kind: str) -> list[Record]:
+        with self._lock:
+            return self._records.scan(kind)
+
+    async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
+        with self._lock:
+            self._feed.publish(values, now, keep)
+
+    async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:
+        with self._lock:
+            return self._feed.read(after, limit)
+
+    async def feed_end(self) -> str:
+        with self._lock:
+            return self._feed.end()
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+        with self._lock:
+            waiter = self._doorbell.listen(queues)
+        if waiter is None:
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await waiter.rung.wait()
+        except TimeoutError:
+            pass
+        finally:
+            with self._lock:
+                self._doorbell.leave(waiter)
+
+    async def examine(self) -> Examination:
+        remedy = "use sqlite:///path/to/file.db for tasks that must outlive the process"
+        return Examination(tier=MEMORY, findings=(durability(MEMORY, Level.YELLOW, remedy),))
+
+    async def time(self) -> Instant | None:
+        return None
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+    def index_size(self) -> IndexSize:
+        """How large the indexes of waiting tasks are."""
+        with self._lock:
+            return self._lanes.index_size()
+
+    def _add_all(
+        self, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]
+    ) -> list[Receipt]:
+        """Add tasks; `elsewhere` is how those stand that they may wait for and that are not in this store."""
+        with self._lock:
+            receipts = [self._add(task, now, bounds, elsewhere) for task in tasks]
+            self._doorbell.ring(tasks)
+        return receipts
+
+    def _add(self, task: Task, now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]) -> Receipt:
+        spec = task.spec
+        if spec.id in self._tasks:
+            return Known()
+        key = (spec.queue, spec.idempotency_key) if spec.idempotency_key is not None else None
+        if key is not None and (holder := self._tasks.get(self._keys.get(key, spec.id))):
+            until = holder.spec.key_until
+            if until is not None and until > now:
+                return KeyHeld(holder.id)
+        named = None
+        if spec.after is not None and task.status.waits:
+            found = self._states(spec.after, elsewhere)
+            if isinstance(found, Missing):
+                return found
+            named = found
+            task = Task(spec, counted(task.status, named.values()))
+        bound = bounds.get(spec.queue)
+        if bound is not None and task.state.waiting and (depth := self._lanes.waiting[spec.queue]) >= bound:
+            return Full(depth, bound)
+        if key is not None:
+            self._keys[key] = spec.id
+        self._tasks[spec.id] = task
+        self._ids.add(spec.id)
+        self._lanes.enter(task, task.lane)
+        if spec.concurrency_key is not None:
+            self._keyed.move(None, task)
+        if named:
+            for parent, state in named.items():
+                if not state.ended:
+                    self._dependents.setdefault(parent, []).append(spec.id)
+        return Added()
+
+    def _states(self, after: After, elsewhere: Mapping[TaskId, State]) -> dict[TaskId, State] | Missing:
+        """How those stand that a task is to wait for."""
+        states: dict[TaskId, State] = {}
+        for named in after.tasks:
+            task = self._tasks.get(named)
+            state = elsewhere.get(named) if task is None else task.state
+            if state is None:
+                return Missing(named)
+            states[named] = state
+        return states
+
+    def _extend(self, beat: Beat, until: Instant, grace: Span) -> Pulse:
+        task = self._tasks.get(beat.id)
+        after = None if task is None else extended(task.status, beat, until, grace)
+        if task is not None and after is not None:
+            self._set(task, after)
+        return pulse(after)
+
+    def _apply(self, change: Change) -> Verdict:
+        task = self._tasks.get(change.id)
+        verdict = judged(change, None if task is None else task.status)
+        if task is not None and verdict is APPLIED:
+            if change.status is None:
+                self._remove(task)
+            else:
+                self._set(task, change.status)
+            if self._dependents and ends(task.status, change.status):
+                completed = change.status is not None and change.status.state is COMPLETED
+                if any(dependent.status.pending == 0 for dependent in self._count_end(task.id, completed)):
+                    verdict = Verdict.RELEASED
+        return verdict
+
+    def _count_end(self, task_id: TaskId, completed: bool) -> list[Task]:
+        """Let those who wait for a task know that it has ended; as they stand then."""
+        dependents = map(self._tasks.get, self._dependents.pop(task_id, ()))
+        return [
+            self._set(task, released(task.status, 1, 0 if completed else 1))
+            for task in dependents
+            if task is not None and task.status.waits
+        ]
+
+    def _set(self, task: Task, status: Status) -> Task:
+        changed = Task(task.spec, status)
+        self._tasks[task.id] = changed
+        lane = task.lane
+        self._leave(task.status, lane)
+        self._lanes.enter(changed, lane if status.priority == task.status.priority else changed.lane)
+        if task.spec.concurrency_key is not None:
+            self._keyed.move(task, changed)
+        return changed
+
+    def _remove(self, task: Task) -> None:
+        spec = task.spec
+        del self._tasks[spec.id]
+        self._leave(task.status, task.lane)
+        if spec.concurrency_key is not None:
+            self._keyed.move(task, None)
+        if spec.idempotency_key is not None and self._keys.get((spec.queue, spec.idempotency_key)) == spec.id:
+            del self._keys[spec.queue, spec.idempotency_key]
+        self._ids.compact(self._tasks)
+
+    def _leave(self, status: Status, lane: Lane) -> None:
+        if self._lanes.leave(status, lane):
+            self._doorbell.forget(lane.queue)
