@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from bench.measuring import Figure, figure, summed
@@ -143,16 +143,34 @@ async def at_backlogs(store: str, repeats: int, backlogs: tuple[int, ...]) -> li
 
 
 async def backlog_rates(store: str, repeats: int, backlogs: tuple[int, ...]) -> dict[int, list[float]]:
-    """Claim and settle at each backlog, in turn and several times over, so that a noisy minute hurts all alike."""
+    """Claim and settle at each backlog, in turn and several times over, so that a noisy minute hurts all alike.
+
+    What filling has left a server to do is done before: it would take the disk and a core from whatever is measured.
+    """
     rates: dict[int, list[float]] = {backlog: [] for backlog in backlogs}
     async with AsyncExitStack() as opened:
         engines = {backlog: await opened.enter_async_context(fresh_engine(store)) for backlog in backlogs}
         for backlog, engine in engines.items():
             await fill(engine, backlog)
+        await asyncio.to_thread(rest, store)
         for _ in range(repeats):
             for backlog, engine in engines.items():
                 rates[backlog].append(await claim_and_settle(engine))
     return rates
+
+
+def rest(store: str) -> None:
+    """Have a PostgreSQL server look at its new tables and write them out: it would do both in the minutes to come."""
+    if not store.startswith("postgres"):
+        return
+    import psycopg
+
+    from fairlead.storage.postgres.address import parse
+
+    with psycopg.connect(parse(store).conninfo, autocommit=True) as connection:
+        connection.execute("VACUUM (ANALYZE)")
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            connection.execute("CHECKPOINT")
 
 
 async def claim_and_settle(engine: Engine, count: int = 5_000) -> float:
