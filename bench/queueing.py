@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from bench.measuring import Figure, figure, summed
@@ -20,6 +20,8 @@ from fairlead.storage.opening import open_store
 
 WORKER = WorkerId("bench")
 BATCH = 100
+TURN = 2_000
+"""Tasks taken before they are put back: fewer than the critical ones among the 10,000 of the least backlog."""
 PARAMETERS = b'{"video":"%s"}' % (b"x" * 86)
 CAPABILITY_SETS = (frozenset[str](), frozenset({"gpu"}), frozenset({"gpu", "eu"}))
 """With four priorities: twelve lanes."""
@@ -143,31 +145,71 @@ async def at_backlogs(store: str, repeats: int, backlogs: tuple[int, ...]) -> li
 
 
 async def backlog_rates(store: str, repeats: int, backlogs: tuple[int, ...]) -> dict[int, list[float]]:
-    """Claim and settle at each backlog, in turn and several times over, so that a noisy minute hurts all alike."""
+    """Claim and settle at each backlog, in turn and several times over, so that a noisy minute hurts all alike.
+
+    What filling has left a server to do is done before: it would take the disk and a core from whatever is measured.
+    """
     rates: dict[int, list[float]] = {backlog: [] for backlog in backlogs}
     async with AsyncExitStack() as opened:
         engines = {backlog: await opened.enter_async_context(fresh_engine(store)) for backlog in backlogs}
         for backlog, engine in engines.items():
             await fill(engine, backlog)
+        await asyncio.to_thread(rest, store)
         for _ in range(repeats):
             for backlog, engine in engines.items():
                 rates[backlog].append(await claim_and_settle(engine))
     return rates
 
 
-async def claim_and_settle(engine: Engine, count: int = 5_000) -> float:
-    """As a worker does it: what was claimed is settled while the next is claimed. What is taken is put back after."""
-    done = 0
-    start = time.perf_counter()
-    held = await claim(engine)
-    while held and done < count:
-        settlements = [Settlement(task, Completed(b"42")) for task in held]
-        done += len(held)
-        held, _ = await asyncio.gather(claim(engine), engine.settle(settlements))
-    rate = done / (time.perf_counter() - start)
-    await engine.settle([Settlement(task, Completed(b"42")) for task in held])
-    await fill(engine, count)
-    return rate
+def rest(store: str) -> None:
+    """Have a PostgreSQL server look at its new tables and write them out: it would do both in the minutes to come."""
+    if not store.startswith("postgres"):
+        return
+    import psycopg
+
+    from fairlead.storage.postgres.address import parse
+
+    with psycopg.connect(parse(store).conninfo, autocommit=True) as connection:
+        connection.execute("VACUUM (ANALYZE)")
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            connection.execute("CHECKPOINT")
+
+
+async def claim_and_settle(engine: Engine, turns: int = 3) -> float:
+    """As a worker does it: what was claimed is settled while the next is claimed. What is taken is put back after.
+
+    It is put back into the lanes it was taken from, before any of them runs dry: with fewer tasks waiting there would
+    otherwise soon be fewer lanes to look at, and another amount of work would be compared than that of the backlog.
+    """
+    done, seconds = 0, 0.0
+    for _ in range(turns):
+        taken: list[Task] = []
+        start = time.perf_counter()
+        held = await claim(engine)
+        while held and len(taken) < TURN:
+            taken += held
+            settlements = [Settlement(task, Completed(b"42")) for task in held]
+            held, _ = await asyncio.gather(claim(engine), engine.settle(settlements))
+        seconds += time.perf_counter() - start
+        done += len(taken)
+        await engine.settle([Settlement(task, Completed(b"42")) for task in held])
+        await put_back(engine, [*taken, *held])
+    return done / seconds
+
+
+async def put_back(engine: Engine, tasks: Sequence[Task]) -> None:
+    """Submit as many as these tasks, each into the lane of one of them."""
+    wishes = [
+        Submission(
+            type="bench",
+            parameters=PARAMETERS,
+            priority=task.status.priority,
+            requires=frozenset(task.spec.requires),
+        )
+        for task in tasks
+    ]
+    for first in range(0, len(wishes), 1_000):
+        await engine.submit_many(wishes[first : first + 1_000])
 
 
 async def claim(engine: Engine) -> list[Task]:

@@ -9,10 +9,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
+
 from bench.peers.environments import ROOT
 from bench.peers.programs import redis_server
 from bench.serving import served
-from tests.servers.postgres import started
+from tests.servers.postgres import ROLE, started
 from tests.servers.redis import started_single
 
 
@@ -24,6 +26,9 @@ class Servers:
             os.environ["TEST_REDIS_SERVER"] = str(found)
         self.redis = stack.enter_context(contextlib.contextmanager(started_single)())
         self._postgres = stack.enter_context(contextlib.contextmanager(started)())
+        with self._postgres.admin() as connection, contextlib.suppress(psycopg.errors.UndefinedObject):
+            # To rest before a measurement; PostgreSQL has this right since version 15.
+            connection.execute(f"GRANT pg_checkpoint TO {ROLE}")
 
     @property
     def versions(self) -> str:

@@ -20,6 +20,10 @@ async def tick(number: int) -> int:
 class OnFairlead(harness.Peer):
     package = "fairlead"
 
+    async def open(self) -> None:
+        # It opens when it is first used: connect and make the tables before the clock runs, as the other queues do.
+        await app.stats()
+
     async def close(self) -> None:
         await app.close()
 

@@ -41,6 +41,12 @@ async def test_what_came_between_two_waits_is_not_missed(store: PostgresStore) -
         await store.wait(["default"], 60.0)
 
 
+async def test_a_store_that_listens_does_nothing_until_it_is_told(store: PostgresStore) -> None:
+    await listening(store)
+    timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    assert [timer for timer in timers if not timer.cancelled()] == []
+
+
 def test_a_blocking_wait_is_woken_by_another_thread(url: str) -> None:
     store = run_inline(open_postgres(url, blocking=True))
     run_inline(store.wait(["default"], 0.0))

@@ -6,16 +6,16 @@ a thorough one tells which are known. A queue with a bound, or tasks that wait f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.task import Spec, Task
+from fairlead.core.task import Task
 from fairlead.storage.postgres import arrays
 from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres.arrays import Packed
 from fairlead.storage.postgres.columns import (
     ADD_PACKERS,
     KEY_COLUMNS,
@@ -24,6 +24,7 @@ from fairlead.storage.postgres.columns import (
     is_plain,
     key_of,
     plain_columns,
+    route_columns,
 )
 from fairlead.storage.postgres.connections import Connections
 from fairlead.storage.postgres.failures import Contradicted
@@ -53,7 +54,7 @@ class Adder:
 
     async def add(self, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
         """The receipts, in order."""
-        if not any(_needs_care(task.spec, bounds) for task in tasks) and await self._add_new(tasks):
+        if not _need_care(tasks, bounds) and await self._add_new(tasks):
             return [_ADDED] * len(tasks)
         receipts: list[Receipt] = [_ADDED] * len(tasks)
         for places in _rounds(tasks):
@@ -73,7 +74,7 @@ class Adder:
                     return await self._add_bounded(session, given, now, bounds, bounded)
 
                 # Made outside the transaction: inside, it would keep others from using them until the commit.
-                await self._make_routes(self._connections, given)
+                await self._make_routes(self._connections, self._names.among(task.spec for task in given)[0])
                 answers = await self._connections.transaction(work)
             else:
                 answers = await self._add(self._connections, given, now)
@@ -83,11 +84,14 @@ class Adder:
 
     async def _add_new(self, tasks: Sequence[Task]) -> bool:
         """Whether the tasks were stored, as almost all are; if not, none was, and the long way finds out why."""
-        await self._make_routes(self._connections, tasks)
+        columns: tuple[Any, ...]
         if len(tasks) == 1 and is_plain(tasks[0]):
             statement, columns = self._statements["add_one"], plain_columns(tasks[0], self._names)
+            names = [columns[0]]
         else:
-            statement, columns = self._statements["add_new"], self._columns(sorted(tasks, key=_by_id), keyed=False)
+            names, packed = self._columns(sorted(tasks, key=_by_id), keyed=False)
+            statement, columns = self._statements["add_new"], (arrays.texts(names), *packed)
+        await self._make_routes(self._connections, names)
         try:
             await self._connections.fetch(statement, (self._address.channel, *columns))
         except Contradicted:
@@ -99,7 +103,6 @@ class Adder:
         answers: dict[TaskId, Receipt] = {}
         left = sorted(tasks, key=_by_id)
         for _ in range(_TRIES):
-            await self._make_routes(session, left)
             refused = await self._store(session, left, now)
             if not refused:
                 break
@@ -115,7 +118,9 @@ class Adder:
 
     async def _store(self, session: Session, tasks: Sequence[Task], now: Instant) -> set[TaskId]:
         """Store what can be stored; the ids of the others."""
-        parameters = (now, self._address.channel, *self._columns(tasks, keyed=True))
+        names, columns = self._columns(tasks, keyed=True)
+        await self._make_routes(session, names)
+        parameters = (now, self._address.channel, arrays.texts(names), *columns)
         rows = await session.fetch(self._statements["add"], parameters)
         _, routed, refused, _ = rows[0]
         if routed < len(tasks):
@@ -215,45 +220,43 @@ class Adder:
             await session.fetch(self._statements["await"], (arrays.uuids(parents), arrays.uuids(dependents)))
         return [answers[task.id] for task in tasks]
 
-    async def _make_routes(self, session: Session, tasks: Sequence[Task]) -> None:
-        missing: dict[str, Spec] = {}
-        for task in tasks:
-            name = self._names.of(task.spec)
-            if name not in self._made:
-                missing[name] = task.spec
+    async def _make_routes(self, session: Session, names: Sequence[str]) -> None:
+        missing = sorted(set(names) - self._made)
         if not missing:
             return
-        names = sorted(missing)
-        specs = [missing[name] for name in names]
+        queues, types, requires, keyed = route_columns(missing)
         await session.fetch(
             self._statements["routes"],
             (
-                arrays.texts(names),
-                arrays.texts([spec.queue for spec in specs]),
-                arrays.texts([spec.type for spec in specs]),
-                arrays.texts([json.dumps(spec.requires) for spec in specs]),
-                arrays.booleans([spec.concurrency_key is not None for spec in specs]),
+                arrays.texts(missing),
+                arrays.texts(queues),
+                arrays.texts(types),
+                arrays.texts(requires),
+                arrays.booleans(keyed),
             ),
         )
-        self._made.update(names)
+        self._made.update(missing)
 
-    def _columns(self, tasks: Sequence[Task], *, keyed: bool) -> tuple[Any, ...]:
-        """The names of the routes and the columns, without those of idempotency keys unless there are any."""
+    def _columns(self, tasks: Sequence[Task], *, keyed: bool) -> tuple[list[str], list[Packed]]:
+        """The names of the routes, and the columns, without those of idempotency keys unless there are any."""
         names, columns = named_columns(tasks, self._names)
         packers = ADD_PACKERS if keyed else ADD_PACKERS[:-KEY_COLUMNS]
-        return arrays.texts(names), *(pack(column) for pack, column in zip(packers, columns, strict=False))
+        return names, [pack(column) for pack, column in zip(packers, columns, strict=False)]
 
 
 def named_columns(tasks: Sequence[Task], known: RouteNames) -> tuple[list[str], list[list[Any]]]:
     """The names of the tasks' routes, and the columns of add.sql from $4 on."""
-    names: dict[str, int] = {}
-    places = [names.setdefault(known.of(task.spec), len(names) + 1) for task in tasks]
-    return list(names), columns_of(tasks, places)
+    names, places = known.among(task.spec for task in tasks)
+    return names, columns_of(tasks, places)
 
 
-def _needs_care(spec: Spec, bounds: Mapping[str, int]) -> bool:
-    """Whether more than its id decides if a task can be stored."""
-    return spec.idempotency_key is not None or spec.after is not None or spec.queue in bounds
+def _need_care(tasks: Sequence[Task], bounds: Mapping[str, int]) -> bool:
+    """Whether more than its id decides if a task can be stored, for any of these."""
+    for task in tasks:
+        spec = task.spec
+        if spec.idempotency_key is not None or spec.after is not None or spec.queue in bounds:
+            return True
+    return False
 
 
 def _by_id(task: Task) -> TaskId:

@@ -77,6 +77,8 @@ def texts(values: Sequence[str | None]) -> Texts:
 
 
 def byteas(values: Sequence[bytes | None]) -> Byteas:
+    if len(values) > 1 and values[0] is values[-1] and values.count(values[0]) == len(values):
+        return Byteas(_array(Byteas, len(values), _varying(values[:1]) * len(values)))
     return Byteas(_array(Byteas, len(values), _varying(values)))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -15,6 +15,9 @@ from fairlead.storage.postgres.arrays import Packed
 from fairlead.storage.postgres.rows import CODES, Rest
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+
+_Route: TypeAlias = tuple[str, str, tuple[str, ...], bool]
+"""A queue, a type, capabilities, and whether its tasks have concurrency keys."""
 
 
 def packed_rest(status: Status) -> bytes:
@@ -36,26 +39,46 @@ def packed_progress(progress: Progress | None) -> bytes | None:
     return None if progress is None else _encode(progress)
 
 
-def route_name(spec: Spec) -> str:
-    """The name of the route a task takes: a JSON text, so that no two routes share one."""
-    route: tuple[object, ...] = (spec.queue, spec.type, spec.requires)
-    return json.dumps(route if spec.concurrency_key is None else (*route, "keyed"), separators=(",", ":"))
-
-
 class RouteNames:
     """The names of routes, remembered: a process sees few of them, many times."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[str, str, tuple[str, ...], bool], str] = {}
+        self._names: dict[_Route, str] = {}
 
     def of(self, spec: Spec) -> str:
-        route = (spec.queue, spec.type, spec.requires, spec.concurrency_key is None)
+        """The name of the route a task takes."""
+        return self._name((spec.queue, spec.type, spec.requires, spec.concurrency_key is not None))
+
+    def among(self, specs: Iterable[Spec]) -> tuple[list[str], list[int]]:
+        """The names of the routes that tasks take, each once, and for each task the place of its own, from 1."""
+        seen: dict[_Route, int] = {}
+        places = [
+            seen.setdefault((spec.queue, spec.type, spec.requires, spec.concurrency_key is not None), len(seen) + 1)
+            for spec in specs
+        ]
+        return [self._name(route) for route in seen], places
+
+    def _name(self, route: _Route) -> str:
         name = self._names.get(route)
         if name is None:
             if len(self._names) > 10_000:
                 self._names.clear()
-            name = self._names[route] = route_name(spec)
+            queue, type_, requires, keyed = route
+            # A JSON text, so that no two routes share one.
+            parts = (queue, type_, requires, "keyed") if keyed else (queue, type_, requires)
+            name = self._names[route] = json.dumps(parts, separators=(",", ":"))
         return name
+
+
+def route_columns(names: Sequence[str]) -> tuple[list[str], list[str], list[str], list[bool]]:
+    """The columns of routes.sql after the names."""
+    parts = [json.loads(name) for name in names]
+    return (
+        [queue for queue, *_ in parts],
+        [type_ for _, type_, *_ in parts],
+        [json.dumps(requires) for _, _, requires, *_ in parts],
+        [bool(keyed) for _, _, _, *keyed in parts],
+    )
 
 
 def key_of(spec: Spec) -> bytes | None:
@@ -75,28 +98,32 @@ def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
     """
     specs = [task.spec for task in tasks]
     statuses = [task.status for task in tasks]
+    times = 1
+    if statuses.count(statuses[0]) == len(statuses):
+        # Tasks of one call mostly begin alike: one value then makes a column.
+        statuses, times = statuses[:1], len(statuses)
     return [
         [spec.id for spec in specs],
         list(places),
-        [status.priority for status in statuses],
-        [CODES[status.state] for status in statuses],
-        [status.ready_at for status in statuses],
-        [status.timeout for status in statuses],
-        _unless_all([status.alarm for status in statuses], None),
+        [status.priority for status in statuses] * times,
+        [CODES[status.state] for status in statuses] * times,
+        [status.ready_at for status in statuses] * times,
+        [status.timeout for status in statuses] * times,
+        _unless_all([status.alarm for status in statuses], None) * times,
         [spec.created_at for spec in specs],
         [_encode(spec) for spec in specs],
-        [packed_rest(status) for status in statuses],
-        _unless_all([status.version for status in statuses], 1),
-        _unless_all([status.beats for status in statuses], 0),
-        _unless_all([status.attempts for status in statuses], 0),
-        _unless_all([status.started_at for status in statuses], None),
-        _unless_all([status.settled for status in statuses], None),
-        _unless_all([packed_progress(status.progress) for status in statuses], None),
+        [packed_rest(status) for status in statuses] * times,
+        _unless_all([status.version for status in statuses], 1) * times,
+        _unless_all([status.beats for status in statuses], 0) * times,
+        _unless_all([status.attempts for status in statuses], 0) * times,
+        _unless_all([status.started_at for status in statuses], None) * times,
+        _unless_all([status.settled for status in statuses], None) * times,
+        _unless_all([packed_progress(status.progress) for status in statuses], None) * times,
         _unless_all([json.dumps(spec.tags) if spec.tags else None for spec in specs], None),
-        _unless_all([status.cancel_asked for status in statuses], False),
+        _unless_all([status.cancel_asked for status in statuses], False) * times,
         _unless_all([concurrency_key_of(spec) for spec in specs], None),
-        _unless_all([status.pending or None for status in statuses], None),
-        _unless_all([status.unmet or None for status in statuses], None),
+        _unless_all([status.pending or None for status in statuses], None) * times,
+        _unless_all([status.unmet or None for status in statuses], None) * times,
         _unless_all([key_of(spec) for spec in specs], None),
         _unless_all([spec.key_until for spec in specs], None),
     ]

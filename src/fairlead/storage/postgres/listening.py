@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 import psycopg
 from msgspec import Struct
@@ -126,6 +126,45 @@ def _listen_for(connection: LimitedConnection, queues: Sequence[str], timeout: f
                 return
 
 
+class _Ear:
+    """What is said on a connection that listens.
+
+    It wakes up when its socket does. psycopg's own way of waiting looks ten times a second.
+    """
+
+    def __init__(self, connection: LimitedAsyncConnection) -> None:
+        self._libpq = connection.pgconn
+        self._socket = connection.fileno()
+        self._encoding = connection.info.encoding
+        self._loop = asyncio.get_running_loop()
+        self._heard = asyncio.Event()
+        self._error: psycopg.Error | None = None
+
+    def __enter__(self) -> Self:
+        self._loop.add_reader(self._socket, self._readable)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.remove_reader(self._socket)
+
+    async def hear(self) -> str:
+        """What is said next; raises if the connection breaks."""
+        while (note := self._libpq.notifies()) is None:
+            if self._error is not None:
+                raise self._error
+            self._heard.clear()
+            await self._heard.wait()
+        return note.extra.decode(self._encoding)
+
+    def _readable(self) -> None:
+        try:
+            self._libpq.consume_input()
+        except psycopg.Error as error:
+            self._error = error
+            self._loop.remove_reader(self._socket)
+        self._heard.set()
+
+
 class _Waiter(Struct, eq=False):
     queues: frozenset[str]
     rung: asyncio.Event
@@ -184,28 +223,30 @@ class AsyncListener:
             await asyncio.sleep(pause)
 
     async def _listen(self) -> float:
-        """Ring for what is heard, until the connection breaks; the answer is how long to pause before the next."""
+        """Ring for what is heard, until the connection breaks; how long to pause before the next if it is deaf."""
         connection = await connect_async(self._address)
-        connection.limit = None
         try:
             await connection.execute(f'LISTEN "{self._address.channel}"')
-            if not await self._is_heard(connection):
-                return _DEAF_FOR
-            self._listening = True
-            # What came before went unheard, but those who began to wait before sleep only briefly.
-            async for note in connection.notifies():
-                self._ring(note.payload)
+            with _Ear(connection) as ear:
+                if not await self._is_heard(ear):
+                    return _DEAF_FOR
+                self._listening = True
+                # What came before went unheard, but those who began to wait before sleep only briefly.
+                while True:
+                    self._ring(await ear.hear())
         finally:
             await connection.close()
-        return _RECONNECT_AFTER
 
-    async def _is_heard(self, connection: LimitedAsyncConnection) -> bool:
+    async def _is_heard(self, ear: _Ear) -> bool:
         probe = f"?{secrets.token_hex(8)}"
         await self._say(probe)
-        async for note in connection.notifies(timeout=_PROBE_WITHIN):
-            if note.payload == probe:
-                return True
-        return False
+        try:
+            async with asyncio.timeout(_PROBE_WITHIN):
+                while await ear.hear() != probe:
+                    pass
+        except TimeoutError:
+            return False
+        return True
 
     def _ring(self, payload: str) -> None:
         queue = queue_of(payload)

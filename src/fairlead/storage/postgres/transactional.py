@@ -7,7 +7,6 @@ Keys and ids are checked inside the same statement. A bound cannot be: its lock 
 from __future__ import annotations
 
 import enum
-import json
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -21,7 +20,7 @@ from fairlead.core.instant import Instant
 from fairlead.core.task import Task
 from fairlead.storage.postgres.adding import named_columns
 from fairlead.storage.postgres.address import parse
-from fairlead.storage.postgres.columns import RouteNames
+from fairlead.storage.postgres.columns import RouteNames, route_columns
 from fairlead.storage.postgres.rows import task_id_of
 from fairlead.storage.postgres.statements import Statements
 
@@ -67,19 +66,8 @@ def addition(url: str, tasks: Sequence[Task], *, now: Instant, style: ParameterS
     columns[0] = [UUID(task_id) for task_id in columns[0]]
     columns[2] = [int(priority) for priority in columns[2]]
     routes = sorted(names)
-    parts = [json.loads(name) for name in routes]
     return Addition(
-        _written(
-            statements.text("routes"),
-            (
-                routes,
-                [queue for queue, *_ in parts],
-                [type_ for _, type_, *_ in parts],
-                [json.dumps(requires) for _, _, requires, *_ in parts],
-                [bool(keyed) for _, _, _, *keyed in parts],
-            ),
-            style,
-        ),
+        _written(statements.text("routes"), (routes, *route_columns(routes)), style),
         _written(statements.text("add"), (now, address.channel, names, *columns), style),
     )
 
