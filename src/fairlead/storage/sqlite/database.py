@@ -15,6 +15,7 @@ from fairlead.core.errors import StoreError, StoreFull, StoreMismatch, StoreRead
 from fairlead.storage.sqlite.memory import Memory
 
 Result = TypeVar("Result")
+Subject = TypeVar("Subject")
 
 PATIENCE: Final = 5.0
 """Seconds that a call waits for another process's write."""
@@ -117,7 +118,7 @@ def transact(
 ) -> Result:
     """An operation in a transaction of its own, for whose locks it waits until the deadline."""
     try:
-        _begin(connection, begin, deadline)
+        patiently(connection.execute, begin, deadline)
         result = operation(connection)
         connection.execute("COMMIT")
     except BaseException:
@@ -130,15 +131,14 @@ def transact(
     return result
 
 
-def _begin(connection: sqlite3.Connection, begin: str, deadline: float) -> None:
+def patiently(run: Callable[[Subject], Result], subject: Subject, deadline: float) -> Result:
+    """Run what is one statement, again while another process is in its way, until the deadline."""
     while True:
         try:
-            connection.execute(begin)
+            return run(subject)
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() >= deadline:
                 raise
-        else:
-            return
 
 
 def is_busy(error: Exception) -> bool:
