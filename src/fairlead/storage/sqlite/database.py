@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import time
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Final, TypeVar
 
 from fairlead.core.errors import StoreError, StoreFull, StoreMismatch, StoreReadOnly, StoreUnavailable
 from fairlead.storage.sqlite.memory import Memory
+from fairlead.storage.sqlite.statements import FOLDER
 
 Result = TypeVar("Result")
 Subject = TypeVar("Subject")
@@ -105,9 +106,9 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
+@functools.cache
 def _migrations() -> list[str]:
-    folder = resources.files(__package__) / "migrations"
-    return [file.read_text() for file in sorted(folder.iterdir(), key=lambda file: file.name) if file.name[0].isdigit()]
+    return [script.read_text(encoding="utf-8") for script in sorted((FOLDER / "migrations").glob("*.sql"))]
 
 
 def transact(
