@@ -62,6 +62,9 @@ class SqliteStore:
         self._inline: InlineRunner | None = None
         """The writer, if it runs single statements where they are called."""
         if blocking:
+            # Its commits are small. While the log grows a commit takes twice as long, so it is kept as short as it can be
+            # without a checkpoint being a large part of the work.
+            writing.execute("PRAGMA wal_autocheckpoint = 250")
             self._writer = self._inline = InlineRunner(writing, path, "BEGIN IMMEDIATE", patience)
             self._reader = InlineRunner(reading, path, "BEGIN", patience)
         else:

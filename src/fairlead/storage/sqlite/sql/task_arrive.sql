@@ -2,15 +2,15 @@
 -- Parameters: id, ready_at, packed spec, packed status, queue, type, requires, priority, how many may be unfiled.
 INSERT OR IGNORE INTO task (number, id, lane, ready_at, spec, added)
 VALUES (
-    max((SELECT number FROM filed), coalesce((SELECT max(number) FROM task), 0)) + 1,
+    (SELECT max(number, coalesce((SELECT max(number) FROM task), 0)) + 1 FROM filed),
     ?1,
     -- There has to be one: without it nothing is inserted.
     (
-        SELECT lane FROM lane
-        WHERE queue = ?5 AND type = ?6 AND requires = ?7 AND priority = ?8 AND keyed = 0
-            AND coalesce((SELECT max(number) FROM task), 0) < (SELECT number FROM filed) + ?9
-            AND NOT EXISTS (SELECT 1 FROM task WHERE number > (SELECT number FROM filed) AND id = ?1)
-            AND NOT EXISTS (SELECT 1 FROM directory WHERE id = ?1)
+        SELECT lane.lane FROM lane CROSS JOIN filed
+        WHERE lane.queue = ?5 AND lane.type = ?6 AND lane.requires = ?7 AND lane.priority = ?8 AND lane.keyed = 0
+            AND coalesce((SELECT max(number) FROM task), 0) < filed.number + ?9
+            AND NOT EXISTS (SELECT 1 FROM task WHERE task.number > filed.number AND task.id = ?1)
+            AND NOT EXISTS (SELECT 1 FROM directory WHERE directory.id = ?1)
     ),
     ?2,
     ?3,
