@@ -62,8 +62,8 @@ class SqliteStore:
         self._inline: InlineRunner | None = None
         """The writer, if it runs single statements where they are called."""
         if blocking:
-            # Its commits are small. While the log grows a commit takes twice as long, so it is kept as short as it can be
-            # without a checkpoint being a large part of the work.
+            # Its commits are small, and take longer while the log grows: it is kept short, though not so short that
+            # checkpoints would be a large part of the work.
             writing.execute("PRAGMA wal_autocheckpoint = 250")
             self._writer = self._inline = InlineRunner(writing, path, "BEGIN IMMEDIATE", patience)
             self._reader = InlineRunner(reading, path, "BEGIN", patience)
