@@ -74,7 +74,6 @@ class _Entry:
         self._numbers = itertools.count(self._filed + 1)
         self._tasks: list[tuple[object, ...]] = []
         self._statuses: list[tuple[object, ...]] = []
-        self._ids: list[TaskId] = []
         self._entered: list[tuple[int, State]] = []
         self._dependents: list[tuple[object, ...]] = []
         self._states: dict[object, State] = {}
@@ -110,7 +109,6 @@ class _Entry:
         self._tasks.append((number, spec.id, lane, ready_at, spec.concurrency_key, pack(spec), pack(status)))
         if ready_at is None:
             self._statuses.append(_status_row(number, spec.id, lane, status))
-        self._ids.append(spec.id)
         self._entered.append((lane, status.state))
         if spec.concurrency_key is not None:
             keyed.enter(self._connection, spec.queue, lane, spec.concurrency_key, status, spec.id, number)
@@ -134,7 +132,8 @@ class _Entry:
         """How those stand that a task is to wait for."""
         unasked = len(self._states)
         self._states |= {
-            task_id: state for task_id, (_, state) in zip(self._ids[unasked:], self._entered[unasked:], strict=True)
+            task_id: state
+            for (_, task_id, *_), (_, state) in zip(self._tasks[unasked:], self._entered[unasked:], strict=True)
         }
         rows = self._connection.execute(statement("statuses_by_id"), (json.dumps(after.tasks),))
         stored = {task_id: unpack_status(packed).state for task_id, _, _, packed, _ in rows}
