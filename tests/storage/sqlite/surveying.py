@@ -15,6 +15,9 @@ _STANDING = """
 """
 """Every task: one without a status stands as it was added, which is queued."""
 
+_ARRIVED = "SELECT number, id, lane FROM task WHERE number > (SELECT number FROM filed)"
+"""The tasks that are not filed."""
+
 
 def survey(path: Path) -> Counter[str]:
     """Hold the file to what must always be true of it; how many tasks are in each state."""
@@ -23,7 +26,9 @@ def survey(path: Path) -> Counter[str]:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert _lane_counts(connection) == _real_counts(connection)
         assert _ready(connection) == _queued(connection)
+        assert _directory(connection) == _filed(connection)
         for rest in (
+            f"SELECT count(*) FROM status WHERE number IN (SELECT number FROM ({_ARRIVED}))",
             "SELECT count(*) FROM key WHERE id NOT IN (SELECT id FROM task)",
             "SELECT count(*) FROM status WHERE (number, id) NOT IN (SELECT number, id FROM task)",
         ):
@@ -43,14 +48,15 @@ def log_size(path: Path) -> int:
     return log.stat().st_size if log.exists() else 0
 
 
-def _lane_counts(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
+def _lane_counts(connection: sqlite3.Connection) -> Counter[tuple[int, str]]:
     columns = ", ".join(state.value for state in State)
-    return {
+    counted = {
         (lane, state.value): tasks
         for lane, *counts in connection.execute(f"SELECT lane, {columns} FROM lane")
         for state, tasks in zip(State, counts, strict=True)
         if tasks
     }
+    return Counter(counted) + Counter((lane, "queued") for _, _, lane in connection.execute(_ARRIVED))
 
 
 def _real_counts(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
@@ -59,9 +65,19 @@ def _real_counts(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
 
 
 def _ready(connection: sqlite3.Connection) -> list[tuple[int, str, int]]:
-    return connection.execute("SELECT number, id, lane FROM ready ORDER BY number").fetchall()
+    ready = f"SELECT number, id, lane FROM ready UNION ALL {_ARRIVED} ORDER BY number"
+    return connection.execute(ready).fetchall()
 
 
 def _queued(connection: sqlite3.Connection) -> list[tuple[int, str, int]]:
     queued = f"SELECT number, id, lane FROM ({_STANDING}) WHERE state = 'queued' ORDER BY number"
     return connection.execute(queued).fetchall()
+
+
+def _directory(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    return connection.execute("SELECT number, id FROM directory ORDER BY number").fetchall()
+
+
+def _filed(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    filed = "SELECT number, id FROM task WHERE number <= (SELECT number FROM filed) ORDER BY number"
+    return connection.execute(filed).fetchall()

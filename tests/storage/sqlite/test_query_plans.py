@@ -17,6 +17,8 @@ from fairlead.storage.sqlite.reading import _listings
 from fairlead.storage.sqlite.statements import statement
 
 _SORTED = "temporary b-tree"
+_ARRIVED = ("all of filed", "task by its primary key")
+_DIRECTED = ("directory by its primary key", "task by its primary key", "status by its primary key")
 
 PLANS: dict[str, set[str]] = {
     "due_forget": {"due by due_due"},
@@ -51,17 +53,26 @@ PLANS: dict[str, set[str]] = {
     "feed_read": {"feed by its primary key"},
     # Walks over as many entries as are kept, once for every tenth part of them published.
     "feed_trim": {"feed by its primary key", "all of feed"},
-    "ids_known": {"the ids asked for", "task by task_id"},
+    # Tasks that are not filed lie at the end of their table, and are few.
+    "arrivals_by_id": {"the ids asked for", *_ARRIVED},
+    "arrivals_tally": {_SORTED, *_ARRIVED},
+    "directory_fill": {"task by its primary key"},
+    "directory_last": {"directory by its primary key"},
+    "directory_remove": {"directory by its primary key"},
+    "filed": {"all of CONSTANT", "task by its primary key", "all of filed"},
+    "filed_set": {"all of filed"},
+    "ids_known": {"the ids asked for", "directory by its primary key"},
     "key_free": {"key by its primary key"},
     "key_holder": {"key by its primary key"},
     "key_take": set(),
     "lane_add": set(),
     "lane_count": {"lane by its primary key"},
+    "lane_fill": {"lane by its primary key", "task by its primary key"},
     "lane_forget": {"lane by its primary key"},
     "lane_heads": {"ready by its primary key", "status by its primary key", "task by its primary key"},
     "lane_named": {"lane by its primary key"},
     "lane_number": {"lane by sqlite_autoindex_lane_1"},
-    "lane_stretch": {"ready by its primary key", "lane by sqlite_autoindex_lane_1"},
+    "lane_stretch": {"ready by its primary key", "lane by sqlite_autoindex_lane_1", *_ARRIVED},
     "lanes_ready": {"the queues asked for", "lane by sqlite_autoindex_lane_1"},
     # One row per lane, and lanes are few: this is the O(lanes) of clause F4.
     "lanes_tally": {"all of lane", "ready by its primary key"},
@@ -69,6 +80,7 @@ PLANS: dict[str, set[str]] = {
     "next_alarm": {"status by status_lease", "status by status_alarm"},
     "queue_depth": {"lane by sqlite_autoindex_lane_1"},
     "ready_add": set(),
+    "ready_fill": {"task by its primary key"},
     "ready_remove": {"ready by its primary key"},
     "ready_take": {"ready by its primary key"},
     "record_drop": {"record by its primary key"},
@@ -79,17 +91,17 @@ PLANS: dict[str, set[str]] = {
     "status_remove": {"status by its primary key"},
     # Each row goes to its number, as an insert that may find it taken.
     "status_set": set(),
-    "statuses_by_id": {"the ids asked for", "task by task_id", "status by its primary key"},
+    "statuses_by_id": {"the ids asked for", *_DIRECTED},
     "task_add": set(),
-    "task_add_keyed": set(),
-    "task_last": {"all of CONSTANT", "task by its primary key", "task by task_id"},
+    "task_arrive": {"lane by sqlite_autoindex_lane_1", "directory by its primary key", *_ARRIVED},
     "task_remove": {"task by its primary key"},
-    "tasks_by_id": {"the ids asked for", "task by task_id", "status by its primary key"},
+    "tasks_by_id": {"the ids asked for", *_DIRECTED},
     "tasks_due": {"status by status_alarm", "task by its primary key"},
 }
 
 _LISTED = {"all of lane", "task by its primary key"}
-_WALKED = {"all of lane", "task by task_id", "status by its primary key"}
+_WALKED = {"all of lane", "directory by its primary key", "task by its primary key", "status by its primary key"}
+_LISTED_ARRIVALS = {"all of lane", _SORTED, "status by its primary key", *_ARRIVED}
 LISTINGS: dict[State | None, set[str]] = {
     None: _WALKED,
     **dict.fromkeys(State, _LISTED | {"status by status_state"}),
@@ -121,8 +133,9 @@ def test_a_statement_uses_its_index(connection: sqlite3.Connection, name: str) -
 def test_a_listing_streams_from_its_index(
     connection: sqlite3.Connection, state: State | None, newest_first: bool
 ) -> None:
-    (query,) = _listings(frozenset() if state is None else frozenset({state}), newest_first)
+    query, *arrivals = _listings(frozenset() if state is None else frozenset({state}), newest_first)
     assert plan(connection, query) == LISTINGS[state]
+    assert all(plan(connection, each) == _LISTED_ARRIVALS for each in arrivals)
 
 
 def in_two_rows(query: str) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import time
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Final, TypeVar
 
 from fairlead.core.errors import StoreError, StoreFull, StoreMismatch, StoreReadOnly, StoreUnavailable
 from fairlead.storage.sqlite.memory import Memory
+from fairlead.storage.sqlite.statements import FOLDER
 
 Result = TypeVar("Result")
+Subject = TypeVar("Subject")
 
 PATIENCE: Final = 5.0
 """Seconds that a call waits for another process's write."""
@@ -104,9 +106,9 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
+@functools.cache
 def _migrations() -> list[str]:
-    folder = resources.files(__package__) / "migrations"
-    return [file.read_text() for file in sorted(folder.iterdir(), key=lambda file: file.name) if file.name[0].isdigit()]
+    return [script.read_text(encoding="utf-8") for script in sorted((FOLDER / "migrations").glob("*.sql"))]
 
 
 def transact(
@@ -117,7 +119,7 @@ def transact(
 ) -> Result:
     """An operation in a transaction of its own, for whose locks it waits until the deadline."""
     try:
-        _begin(connection, begin, deadline)
+        patiently(connection.execute, begin, deadline)
         result = operation(connection)
         connection.execute("COMMIT")
     except BaseException:
@@ -130,15 +132,14 @@ def transact(
     return result
 
 
-def _begin(connection: sqlite3.Connection, begin: str, deadline: float) -> None:
+def patiently(run: Callable[[Subject], Result], subject: Subject, deadline: float) -> Result:
+    """Run what is one statement, again while another process is in its way, until the deadline."""
     while True:
         try:
-            connection.execute(begin)
+            return run(subject)
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() >= deadline:
                 raise
-        else:
-            return
 
 
 def is_busy(error: Exception) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sqlite3
 import stat
 from collections.abc import Iterable
@@ -77,6 +76,9 @@ def _judged(facts: Facts, tier: Tier) -> Iterable[Finding]:
 
 
 def _file(path: Path) -> Iterable[Finding]:
+    # Imported here: it brings in archives and their compression, and every process that has a store has this module.
+    import shutil
+
     filesystem = filesystem_of(path, _mounts())
     if filesystem in _NETWORKED or filesystem.startswith("fuse.sshfs"):
         yield Finding(

@@ -25,10 +25,17 @@ unpack_status: Final = msgspec.msgpack.Decoder(Status).decode
 
 _BEFORE_ALL: Final = (-1, TaskId(""))
 
+_STANDING: Final = "LEFT JOIN status ON status.number = task.number"
+_FILED: Final = f"directory CROSS JOIN task ON task.number = directory.number {_STANDING}"
+_ARRIVED: Final = f"task {_STANDING}"
+
 
 def get(connection: sqlite3.Connection, ids: Sequence[TaskId]) -> list[Task | None]:
     rows = connection.execute(statement("tasks_by_id"), (json.dumps(ids),))
     tasks = {task_id: _task(status, spec) for task_id, status, spec in rows}
+    if len(tasks) < len(ids):
+        rows = connection.execute(statement("arrivals_by_id"), (json.dumps(ids),))
+        tasks |= {task_id: _task(status, spec) for task_id, status, spec in rows}
     return [tasks.get(task_id) for task_id in ids]
 
 
@@ -60,8 +67,10 @@ def _listings(states: frozenset[State], newest_first: bool) -> list[str]:
     query = statement("tasks_newest" if newest_first else "tasks_oldest")
     # Queued tasks have no index by id: it would be written for every task that passes through.
     if not states or State.QUEUED in states:
-        tables = "task INDEXED BY task_id LEFT JOIN status ON status.number = task.number"
-        return [query.format(tables=tables, leading="task", condition="TRUE")]
+        return [
+            query.format(tables=_FILED, leading="directory", condition="TRUE"),
+            query.format(tables=_ARRIVED, leading="task", condition="task.number > (SELECT number FROM filed)"),
+        ]
     return [
         query.format(
             tables=f"status INDEXED BY {_listed_by(state)} CROSS JOIN task ON task.number = status.number",
@@ -83,14 +92,16 @@ def _in_state(state: State) -> str:
 
 
 def tally(connection: sqlite3.Connection) -> Tally:
-    lanes = [
-        LaneTally(
-            lane_of(queue, kind, requires, priority, keyed),
-            {state: count for state, count in zip(COUNTED, counts, strict=True) if count},
-            oldest,
-        )
-        for queue, kind, requires, priority, keyed, oldest, *counts in connection.execute(statement("lanes_tally"))
-    ]
+    arrived = {lane: (tasks, oldest) for lane, tasks, oldest in connection.execute(statement("arrivals_tally"))}
+    lanes: list[LaneTally] = []
+    for number, queue, kind, requires, priority, keyed, oldest, *counts in connection.execute(statement("lanes_tally")):
+        counted = dict(zip(COUNTED, counts, strict=True))
+        if number in arrived:
+            tasks, first = arrived[number]
+            counted[State.QUEUED] += tasks
+            oldest = first if oldest is None else min(first, oldest)
+        lane = lane_of(queue, kind, requires, priority, keyed)
+        lanes.append(LaneTally(lane, {state: count for state, count in counted.items() if count}, oldest))
     (alarm,) = connection.execute(statement("next_alarm")).fetchone()
     return Tally(lanes, alarm)
 
@@ -101,7 +112,7 @@ def count(connection: sqlite3.Connection, stretches: Sequence[Stretch]) -> list[
         connection.execute(query, (*lane_columns(each.lane), *astuple(each.start), *astuple(each.end))).fetchone()
         for each in stretches
     ]
-    return [number for (number,) in rows]
+    return [0 if row is None else row[0] for row in rows]
 
 
 def scan(connection: sqlite3.Connection, kind: str) -> list[Record]:

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Struct
 
 from fairlead.core.errors import StoreUnavailable
-from fairlead.storage.sqlite.database import PATIENCE, Connection, is_busy, named, transact
+from fairlead.storage.sqlite.database import PATIENCE, Connection, is_busy, named, patiently, transact
 
 Result = TypeVar("Result")
 Operation = Callable[[Connection], Result]
@@ -50,12 +50,22 @@ class InlineRunner:
         self._process = os.getpid()
 
     async def run(self, operation: Operation[Result]) -> Result:
+        return self._run(operation, single=False)
+
+    def run_single(self, operation: Operation[Result]) -> Result:
+        """Run an operation of a single statement, which is a transaction by itself."""
+        return self._run(operation, single=True)
+
+    def _run(self, operation: Operation[Result], *, single: bool) -> Result:
         _check_process(self._process, self._path)
         with self._lock:
             if self._closed:
                 raise _closed(self._path)
+            deadline = time.monotonic() + self._patience
             try:
-                return transact(self._connection, self._begin, operation, time.monotonic() + self._patience)
+                if single:
+                    return patiently(operation, self._connection, deadline)
+                return transact(self._connection, self._begin, operation, deadline)
             except sqlite3.Error as error:
                 raise named(error, self._path, self._patience) from error
 

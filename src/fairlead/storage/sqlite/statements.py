@@ -6,8 +6,11 @@ import functools
 import itertools
 import sqlite3
 from collections.abc import Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Final
+
+# Not by `importlib.resources`, which is for packages inside archives and brings in what reads and makes those.
+FOLDER: Final = Path(__file__).parent
 
 _ROWS_AT_ONCE: Final = (100, 10, 1)
 """Few sizes, so that each is prepared once and found again."""
@@ -16,7 +19,7 @@ _ROWS_AT_ONCE: Final = (100, 10, 1)
 @functools.cache
 def statement(name: str) -> str:
     """The statement in `sql/<name>.sql`."""
-    return (resources.files(__package__) / "sql" / f"{name}.sql").read_text()
+    return (FOLDER / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def write_rows(connection: sqlite3.Connection, name: str, rows: Sequence[tuple[object, ...]]) -> None:

@@ -18,11 +18,12 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
-from fairlead.storage.sqlite import examining, feeding, keyed, reading, writing
+from fairlead.storage.sqlite import examining, feeding, filing, keyed, reading, writing
 from fairlead.storage.sqlite.database import PATIENCE, connect
 from fairlead.storage.sqlite.doorbell import Doorbell
 from fairlead.storage.sqlite.runner import InlineRunner, Runner, ThreadRunner
 from fairlead.storage.values import (
+    Added,
     Beat,
     Change,
     Claim,
@@ -58,14 +59,24 @@ class SqliteStore:
         reading.execute(f"PRAGMA busy_timeout = {round(patience * 1_000)}")
         self._writer: Runner
         self._reader: Runner
+        self._inline: InlineRunner | None = None
+        """The writer, if it runs single statements where they are called."""
         if blocking:
-            self._writer = InlineRunner(writing, path, "BEGIN IMMEDIATE", patience)
+            # Its commits are small, and take longer while the log grows: it is kept short, though not so short that
+            # checkpoints would be a large part of the work.
+            writing.execute("PRAGMA wal_autocheckpoint = 250")
+            self._writer = self._inline = InlineRunner(writing, path, "BEGIN IMMEDIATE", patience)
             self._reader = InlineRunner(reading, path, "BEGIN", patience)
         else:
             self._writer = ThreadRunner(writing, path, "BEGIN IMMEDIATE", "fairlead-sqlite-writer", patience)
             self._reader = ThreadRunner(reading, path, "BEGIN", "fairlead-sqlite-reader", patience)
 
     async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+        if self._inline is not None and filing.may_arrive(tasks, bounds):
+            (task,) = tasks
+            if self._inline.run_single(partial(filing.arrive, task=task)):
+                self._bell.ring({task.spec.queue: 1})
+                return [Added()]
         receipts, ready = await self._writer.run(partial(writing.add, tasks=tasks, now=now, bounds=bounds))
         self._bell.ring(ready)
         return receipts

@@ -8,14 +8,13 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, After, State, Status, Task
 from fairlead.storage.merge import merge
-from fairlead.storage.sqlite import keyed
+from fairlead.storage.sqlite import filing, keyed
 from fairlead.storage.sqlite.database import Connection
+from fairlead.storage.sqlite.filing import pack
 from fairlead.storage.sqlite.lanes import LaneBook, ready_lanes
 from fairlead.storage.sqlite.memory import Standing
 from fairlead.storage.sqlite.reading import unpack_spec, unpack_status
@@ -44,13 +43,13 @@ _ADDED: Final = Added()
 _WORDS: Final = {state: state.value for state in State}
 """The states as plain strings, which SQLite's module takes as they are; of others it asks what they would be."""
 
-_pack: Final = msgspec.msgpack.Encoder().encode
-
 
 def add(
     connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]
 ) -> tuple[list[Receipt], dict[str, int]]:
     """The receipts, and how many tasks of each queue became ready."""
+    if filing.may_arrive(tasks, bounds) and filing.arrive(connection, tasks[0]):
+        return [_ADDED], {tasks[0].spec.queue: 1}
     entry = _Entry(connection, tasks, now, bounds)
     receipts = [entry.admit(task) for task in tasks]
     return receipts, entry.write()
@@ -66,18 +65,15 @@ class _Entry:
         self._now = now
         self._bounds = bounds
         self._book = LaneBook(connection)
-        last, newest = connection.execute(statement("task_last")).fetchone()
+        self._filed = filing.file(connection)
+        (newest,) = connection.execute(statement("directory_last")).fetchone()
         ids = [task.spec.id for task in tasks]
         # Ids sort by time, so new tasks mostly come after all that are stored, and need not be looked for.
         self._known = set() if newest is None or newest < min(ids, default="") else _known(connection, ids)
         self._depths = {queue: self._depth(queue) for queue in bounds}
-        self._numbers = itertools.count((last or 0) + 1)
+        self._numbers = itertools.count(self._filed + 1)
         self._tasks: list[tuple[object, ...]] = []
-        self._keyed: list[tuple[object, ...]] = []
-        """Those that have a concurrency key."""
-        self._ready: list[tuple[object, ...]] = []
         self._statuses: list[tuple[object, ...]] = []
-        self._ids: list[TaskId] = []
         self._entered: list[tuple[int, State]] = []
         self._dependents: list[tuple[object, ...]] = []
         self._states: dict[object, State] = {}
@@ -109,16 +105,10 @@ class _Entry:
             self._connection.execute(statement("key_take"), (*key, spec.id, spec.key_until or 0))
         self._known.add(spec.id)
         number, lane = next(self._numbers), self._book.number(task.lane)
-        row = (number, spec.id, lane, _pack(spec), _pack(status))
-        if spec.concurrency_key is None:
-            self._tasks.append(row)
-        else:
-            self._keyed.append((*row, spec.concurrency_key))
-        if status.state is QUEUED:
-            self._ready.append((lane, status.ready_at, spec.id, number))
-        else:
+        ready_at = status.ready_at if status.state is QUEUED else None
+        self._tasks.append((number, spec.id, lane, ready_at, spec.concurrency_key, pack(spec), pack(status)))
+        if ready_at is None:
             self._statuses.append(_status_row(number, spec.id, lane, status))
-        self._ids.append(spec.id)
         self._entered.append((lane, status.state))
         if spec.concurrency_key is not None:
             keyed.enter(self._connection, spec.queue, lane, spec.concurrency_key, status, spec.id, number)
@@ -128,9 +118,10 @@ class _Entry:
 
     def write(self) -> dict[str, int]:
         """Store those who may come in; how many tasks of each queue became ready."""
+        if not self._tasks:
+            return {}
         write_rows(self._connection, "task_add", self._tasks)
-        write_rows(self._connection, "task_add_keyed", self._keyed)
-        write_rows(self._connection, "ready_add", self._ready)
+        filing.enter(self._connection, self._filed, self._filed + len(self._tasks))
         write_rows(self._connection, "status_set", self._statuses)
         write_rows(self._connection, "dependents_add", self._dependents)
         ready = self._book.enter(self._entered)
@@ -141,7 +132,8 @@ class _Entry:
         """How those stand that a task is to wait for."""
         unasked = len(self._states)
         self._states |= {
-            task_id: state for task_id, (_, state) in zip(self._ids[unasked:], self._entered[unasked:], strict=True)
+            task_id: state
+            for (_, task_id, *_), (_, state) in zip(self._tasks[unasked:], self._entered[unasked:], strict=True)
         }
         rows = self._connection.execute(statement("statuses_by_id"), (json.dumps(after.tasks),))
         stored = {task_id: unpack_status(packed).state for task_id, _, _, packed, _ in rows}
@@ -164,6 +156,7 @@ def _known(connection: sqlite3.Connection, ids: Sequence[TaskId]) -> set[TaskId]
 
 
 def claim(connection: Connection, request: Claim) -> list[Task]:
+    filing.file(connection)
     lanes = [
         (number, lane, None if lane.keyed else _heads(connection, number))
         for number, lane in ready_lanes(connection, (order.queue for order in request.queues))
@@ -261,6 +254,7 @@ class _Statuses:
     """The statuses that one call reads, and what it makes of them."""
 
     def __init__(self, connection: Connection, ids: Sequence[TaskId]) -> None:
+        filing.file(connection)
         self._connection = connection
         self._memory = connection.memory.current(connection)
         self._rows: dict[TaskId, Standing] = {}
@@ -328,11 +322,12 @@ def _remove(connection: sqlite3.Connection, task_id: TaskId, number: int) -> Non
     if spec.idempotency_key is not None:
         connection.execute(statement("key_free"), (spec.queue, spec.idempotency_key, task_id))
     connection.execute(statement("task_remove"), (number,))
+    connection.execute(statement("directory_remove"), (task_id,))
     connection.execute(statement("status_remove"), (number,))
 
 
 def _status_row(number: int, task_id: TaskId, lane: int, status: Status) -> tuple[object, ...]:
-    return number, task_id, lane, _WORDS[status.state], status.alarm, _pack(status)
+    return number, task_id, lane, _WORDS[status.state], status.alarm, pack(status)
 
 
 def put(connection: sqlite3.Connection, kind: str, name: str, value: bytes, expected: int | None) -> int | None:

@@ -1,5 +1,6 @@
 -- Every lane with its counts, in the order of State, and when the wait of its head began.
 SELECT
+    lane,
     queue,
     type,
     requires,

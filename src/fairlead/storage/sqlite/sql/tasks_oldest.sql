@@ -1,6 +1,6 @@
 -- Whole tasks by id, oldest first. Parameters: after, queue, type, priority; each may be NULL.
 -- The placeholders are filled in from `State`: the tables in their order, the one that leads, and what an index needs.
-SELECT task.id, coalesce(status.status, task.status), task.spec
+SELECT task.id, coalesce(status.status, task.added), task.spec
 FROM {tables}
 WHERE {condition}
   AND {leading}.id > coalesce(:after, '')

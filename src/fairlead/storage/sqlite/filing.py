@@ -1,0 +1,62 @@
+"""Tasks that arrive one at a time: each is one row at first, and many of them are filed together.
+
+A task has a place in its lane, a count there and an entry in the directory, each on a page of its own that a commit
+would have to write. So a single task that arrives is only stored. Whoever changes anything else files first all that
+have arrived, in the same transaction; whoever reads looks at them too, and they are few.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from fairlead.core.task import QUEUED, Task
+from fairlead.storage.sqlite.lanes import lane_columns
+from fairlead.storage.sqlite.statements import statement
+
+UNFILED: Final = 64
+"""How many tasks may have arrived without being filed."""
+
+pack: Final = msgspec.msgpack.Encoder().encode
+
+
+def may_arrive(tasks: Sequence[Task], bounds: Mapping[str, int]) -> bool:
+    """Whether this is one task that is ready and of which nothing else is to be written or looked at."""
+    if len(tasks) != 1 or bounds:
+        return False
+    (task,) = tasks
+    spec = task.spec
+    return (
+        task.status.state is QUEUED
+        and spec.idempotency_key is None
+        and spec.concurrency_key is None
+        and spec.after is None
+    )
+
+
+def arrive(connection: sqlite3.Connection, task: Task) -> bool:
+    """Store a task by one statement; False if its lane is new, its id is taken or it is time to file."""
+    spec, status = task.spec, task.status
+    queue, kind, requires, priority, _ = lane_columns(task.lane)
+    row = (spec.id, status.ready_at, pack(spec), pack(status), queue, kind, requires, priority, UNFILED)
+    return connection.execute(statement("task_arrive"), row).rowcount == 1
+
+
+def file(connection: sqlite3.Connection) -> int:
+    """File what has arrived; the number up to which all is filed, above which none is in use."""
+    filed, last = connection.execute(statement("filed")).fetchone()
+    if last is None or last <= filed:
+        return int(filed)
+    connection.execute(statement("lane_fill"), (filed,))
+    enter(connection, filed, last)
+    return int(last)
+
+
+def enter(connection: sqlite3.Connection, filed: int, last: int) -> None:
+    """Enter tasks above the number that is filed in the directory and in their lanes, which have counted them."""
+    connection.execute(statement("directory_fill"), (filed,))
+    connection.execute(statement("ready_fill"), (filed,))
+    connection.execute(statement("filed_set"), (last,))

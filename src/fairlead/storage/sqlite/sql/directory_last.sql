@@ -1,0 +1,2 @@
+-- The highest id in the directory.
+SELECT max(id) FROM directory

@@ -1,0 +1,2 @@
+-- Forget the number of a task. Parameters: id.
+DELETE FROM directory WHERE id = ?

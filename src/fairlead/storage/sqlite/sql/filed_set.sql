@@ -1,0 +1,2 @@
+-- Say up to which number tasks are filed. Parameters: number.
+UPDATE filed SET number = ?
