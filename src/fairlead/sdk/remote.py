@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from fairlead.client.engine import RemoteEngine
 from fairlead.client.leases import RemoteLeases
+from fairlead.client.opening import open_transport
 from fairlead.client.source import RemoteSource
-from fairlead.client.transport import Address, open_transport
+from fairlead.client.transport import Address
 from fairlead.core.settings import Settings
 from fairlead.sdk.connection import Openings
 from fairlead.worker.keeper import Keeper, ProcessKeeper, Remote, ThreadKeeper
