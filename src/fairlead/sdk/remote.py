@@ -44,7 +44,7 @@ class RemoteConnection(Openings[RemoteEngine]):
         return ThreadKeeper(leases, leases.close)
 
     async def _open(self) -> RemoteEngine:
-        return RemoteEngine(open_transport(self._address, blocking=False), self.settings)
+        return RemoteEngine(open_transport(self._address, blocking=False), self.settings, joining=True)
 
     def _open_inline(self) -> RemoteEngine:
         return RemoteEngine(open_transport(self._address, blocking=True), self.settings)
