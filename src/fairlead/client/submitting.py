@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final
 
 import msgspec
-from msgspec import Raw
 from msgspec.structs import replace
 
 from fairlead.client.joining import Joining
@@ -95,7 +94,7 @@ async def _caught(submitting: Awaitable[Submitted]) -> Submitted | FairleadError
 
 
 def _body(submission: Submission) -> bytes:
-    return _encode({**request_of(submission), "parameters": Raw(submission.parameters)})
+    return _encode(request_of(submission))
 
 
 def _batches(
