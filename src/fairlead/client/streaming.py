@@ -92,8 +92,10 @@ class _Stream(asyncio.Protocol):
         self._unsent = 0
 
     def is_alive(self) -> bool:
+        if self._transport is None or self._transport.is_closing():
+            return False
         # The loop may not have come to read what is there.
-        return self._transport is not None and not has_news(self._fileno)
+        return not has_news(self._fileno)
 
     def close(self) -> None:
         transport, self._transport = self._transport, None
