@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from fairlead.client.engine import RemoteEngine
+from fairlead.client.opening import open_transport
 from fairlead.client.problems import error_of
-from fairlead.client.transport import Address, Reply, open_transport
+from fairlead.client.transport import Address, Reply
 from fairlead.core.errors import (
     InvalidSettings,
     InvalidTask,
@@ -251,15 +252,6 @@ async def remote_handle(port: Port) -> TaskHandle[Any]:
     async def work() -> None: ...
 
     return await work.submit()
-
-
-@pytest.mark.parametrize("url", ["https://host/at/a/path", "https://host/at/a/path/"])
-def test_a_server_may_be_at_a_path(url: str) -> None:
-    transport: Any = open_transport(Address(url, "key"), blocking=True)
-    request = transport._client.build_request("GET", "/api/v1/tasks")
-    assert str(request.url) == "https://host/at/a/path/api/v1/tasks"
-    assert request.headers["authorization"] == "Bearer key"
-    run_inline(transport.close())
 
 
 def test_a_server_that_does_not_answer_is_a_store_out_of_reach() -> None:

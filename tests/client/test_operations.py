@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from fairlead.client.engine import RemoteEngine
-from fairlead.client.transport import Address, open_transport
+from fairlead.client.opening import open_transport
+from fairlead.client.transport import Address
 from fairlead.core.errors import OperationNotFound, OperationRefused, QueryError
 from fairlead.core.operation import Action, Operation, Stage
 from fairlead.core.query import Query, term

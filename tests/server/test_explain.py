@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fairlead.client.engine import RemoteEngine
-from fairlead.client.transport import Address, open_transport
+from fairlead.client.opening import open_transport
+from fairlead.client.transport import Address
 from fairlead.core.events import Completed
 from fairlead.core.explanation import CauseCode
 from fairlead.core.identity import WorkerId

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec import Struct
 
 from fairlead.client.circuits import RemoteCircuits
 from fairlead.client.fleet import RemoteFleet
 from fairlead.client.operations import RemoteDeadLetters, RemoteOperations, RemoteSearch
-from fairlead.client.problems import decoded, error_in
+from fairlead.client.problems import decoded
 from fairlead.client.queues import RemoteQueues
 from fairlead.client.schedules import RemoteSchedules
-from fairlead.client.tasks import request_of, stats_of, submitted_task, task_of
+from fairlead.client.submitting import Submits
+from fairlead.client.tasks import stats_of, task_of
 from fairlead.client.transport import PATIENCE, Transport
 from fairlead.core.diagnosis import Diagnosis
 from fairlead.core.errors import FairleadError, InvalidSettings
@@ -36,17 +36,14 @@ from fairlead.engine.stats import Stats
 from fairlead.storage.values import Filter
 from fairlead.wire.cursors import Order, cursor_after
 from fairlead.wire.doctor import DiagnosisShown, diagnosis_of
-from fairlead.wire.explanations import ExplanationShown, cause_of, explanation_of
+from fairlead.wire.explanations import ExplanationShown, explanation_of
 from fairlead.wire.moments import iso
 from fairlead.wire.scaling import Autoscale, scaling_of
 from fairlead.wire.shown import TaskBrief, TaskWhole
 from fairlead.wire.stats import Standing
-from fairlead.wire.tasks import BATCH_LIMIT, BatchAnswer, TaskCreated
 
 T = TypeVar("T")
 
-_ROOM: Final = 8 * 1024 * 1024
-"""How many bytes of tasks go into one request."""
 _PAGE: Final = 1_000
 _LONGEST_WAIT: Final = 20.0
 """How long a server is asked to wait: less than proxies let a request take."""
@@ -67,7 +64,8 @@ class RemoteEngine:
     Its coroutines suspend if those of its transport do. What needs a role that the key lacks raises StoreRefused.
     """
 
-    def __init__(self, transport: Transport, settings: Settings | None = None) -> None:
+    def __init__(self, transport: Transport, settings: Settings | None = None, *, joining: bool = False) -> None:
+        """With `joining`, submits of one turn of the event loop go as one request; the transport has to suspend."""
         self._transport = transport
         self.settings = settings or Settings()
         """Those of this process; the server has its own, and they decide."""
@@ -85,41 +83,23 @@ class RemoteEngine:
         self.operations = RemoteOperations(transport)
         """Actions on all tasks that a query means."""
         self._search = RemoteSearch(transport)
+        self._submits = Submits(transport, joining=joining)
 
     async def submit(self, submission: Submission) -> Submitted:
         """Store a task; it is durable when this returns."""
         if not tracing.active():
-            return await self._submit(submission)
+            return await self._submits.one(submission)
         with tracing.submitting([submission]) as ((traced,), span):
-            submitted = await self._submit(traced)
+            submitted = await self._submits.one(traced)
             tracing.tell_submitted(span, [submitted.task.id])
             return submitted
-
-    async def _submit(self, submission: Submission) -> Submitted:
-        body = _body(submission)
-        created = await self._ask("POST", "/api/v1/tasks", TaskCreated, body=body, subject=submission.queue)
-        return _submitted(created, submission)
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
         if not tracing.active():
-            return await self._submit_many(submissions)
+            return await self._submits.many(submissions)
         with tracing.submitting(submissions) as (traced, _):
-            return await self._submit_many(traced)
-
-    async def _submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
-        answers: list[Submitted | FairleadError] = []
-        for batch in _batches(submissions, answers):
-            body = b'{"tasks":[%b]}' % b",".join(encoded for _, encoded in batch)
-            answered = await self._ask("POST", "/api/v1/tasks/batch", BatchAnswer, body=body)
-            for (submission, _), result in zip(batch, answered.results, strict=True):
-                if isinstance(result.task, TaskCreated):
-                    answers.append(_submitted(result.task, submission))
-                elif isinstance(result.problem, msgspec.UnsetType):
-                    raise ValueError(f"the server said nothing of task {result.index} of a batch")
-                else:
-                    answers.append(error_in(result.problem, self._transport.address, submission.queue))
-        return answers
+            return await self._submits.many(traced)
 
     async def prepare(self, submission: Submission) -> Task:
         """Not over a server: only on the store itself can a submit be part of a transaction."""
@@ -237,50 +217,6 @@ class RemoteEngine:
     ) -> T:
         reply = await self._transport.ask(method, path, body, query=query, patience=patience)
         return decoded(reply, kind, self._transport.address, subject)
-
-
-def _submitted(created: TaskCreated, submission: Submission) -> Submitted:
-    doubts = () if isinstance(created.warnings, msgspec.UnsetType) else tuple(map(cause_of, created.warnings))
-    return Submitted(submitted_task(created, submission), existing=created.existing, doubts=doubts)
-
-
-def _body(submission: Submission) -> bytes:
-    return _encode({**request_of(submission), "parameters": Raw(submission.parameters)})
-
-
-def _batches(
-    submissions: Sequence[Submission], answers: Sequence[Submitted | FairleadError]
-) -> Iterator[list[tuple[Submission, bytes]]]:
-    """Requests of bounded size; `answers` are those to the requests before."""
-    batch: list[tuple[Submission, bytes]] = []
-    size = 0
-    for submission in submissions:
-        encoded = _body(_placed(submission, answers))
-        if batch and (len(batch) == BATCH_LIMIT or size + len(encoded) > _ROOM):
-            yield batch
-            batch, size = [], 0
-            encoded = _body(_placed(submission, answers))
-        batch.append((submission, encoded))
-        size += len(encoded) + 1
-    if batch:
-        yield batch
-
-
-def _placed(submission: Submission, answers: Sequence[Submitted | FairleadError]) -> Submission:
-    """A submission whose positions count from the first task of its own request; those before that are named by id."""
-    if not submission.after or not answers:
-        return submission
-    return replace(submission, after=tuple(_place(one, answers) for one in submission.after))
-
-
-def _place(one: TaskId | int, answers: Sequence[Submitted | FairleadError]) -> TaskId | int:
-    if not isinstance(one, int):
-        return one
-    if not 0 <= one < len(answers):
-        return one - len(answers)
-    answer = answers[one]
-    # What was refused is waited for in vain, and the server is to say so.
-    return answer.task.id if isinstance(answer, Submitted) else -1
 
 
 def _query(matching: Filter) -> dict[str, str]:

@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from fairlead.client.opening import open_transport
 from fairlead.client.protocol import WorkerCalls
-from fairlead.client.transport import Address, open_transport
+from fairlead.client.transport import Address
 from fairlead.core.errors import StoreUnavailable, WorkerNotFound
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND

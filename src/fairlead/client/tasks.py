@@ -5,9 +5,12 @@ What a server does not show is left at its default: versions, lease tokens, the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, span
@@ -30,44 +33,50 @@ from fairlead.engine.metering import Throughput
 from fairlead.engine.stats import LineStats, QueueStats, Stats, WorkerStats
 from fairlead.wire.circuits import circuit_of
 from fairlead.wire.history import Transition
-from fairlead.wire.moments import maybe_iso, parse_iso
+from fairlead.wire.moments import iso, parse_iso
 from fairlead.wire.retrying import policy_of, rules_shown
 from fairlead.wire.shown import TaskBrief, TaskWhole
 from fairlead.wire.stats import PriorityStanding, QueueStanding, Standing
-from fairlead.wire.tasks import SubmitRequest, TaskCreated
+from fairlead.wire.tasks import PriorityWord, SubmitRequest, TaskCreated
 
 _CLAIMED = "claimed"
+_parse_iso: Final = functools.lru_cache(maxsize=1)(parse_iso)
+"""Tasks that are submitted together share their moment."""
 
 
-def request_of(submission: Submission) -> dict[str, object]:
-    """A submission as the API takes it; what is not said is not sent, and filled in by the server."""
-    fields: dict[str, object] = {
-        "task_type": submission.type,
-        "priority": None if submission.priority is None else submission.priority.word,
-        "queue": submission.queue,
-        "required_capabilities": sorted(submission.requires) or None,
-        "timeout_seconds": _seconds(submission.timeout),
-        "max_retries": submission.max_retries,
-        "max_crashes": submission.max_crashes,
-        "retry_policy": policy_of(submission.backoff),
-        "retry_rules": rules_shown(submission.retry_rules) or None,
-        "run_at": maybe_iso(submission.run_at),
-        "delay_seconds": _seconds(submission.delay),
-        "idempotency_key": submission.idempotency_key,
-        "tenant": submission.tenant,
-        "tags": submission.tags or None,
-        "trace_id": submission.trace,
-        "concurrency_key": submission.concurrency_key,
-        "after": submission.after or None,
-        "on_failure": submission.on_failure.value if submission.after else None,
-    }
-    assert fields.keys() < set(SubmitRequest.__struct_fields__)  # noqa: S101 - one name everywhere
-    return {name: value for name, value in fields.items() if value is not None}
+class Request(SubmitRequest, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """A task as the API takes it; what is not said is not sent, and filled in by the server."""
+
+
+def request_of(submission: Submission) -> Request:
+    """What a submission asks of a server."""
+    run_at = submission.run_at
+    return Request(
+        task_type=submission.type,
+        priority=None if submission.priority is None else cast(PriorityWord, submission.priority.word),
+        parameters=Raw(submission.parameters),
+        required_capabilities=tuple(sorted(submission.requires)) if submission.requires else (),
+        timeout_seconds=_seconds(submission.timeout),
+        max_retries=submission.max_retries,
+        max_crashes=submission.max_crashes,
+        retry_policy=policy_of(submission.backoff),
+        retry_rules=rules_shown(submission.retry_rules) if submission.retry_rules else (),
+        queue=submission.queue,
+        run_at=None if run_at is None else datetime.fromisoformat(iso(run_at)),
+        delay_seconds=_seconds(submission.delay),
+        idempotency_key=submission.idempotency_key,
+        tenant=submission.tenant,
+        tags=submission.tags,
+        trace_id=submission.trace,
+        concurrency_key=submission.concurrency_key,
+        after=submission.after,
+        on_failure=submission.on_failure.value,
+    )
 
 
 def submitted_task(created: TaskCreated, submission: Submission) -> Task:
     """The task that a submit was answered with."""
-    at = parse_iso(created.created_at)
+    at = _parse_iso(created.created_at)
     timeout = submission.timeout or 0
     spec = Spec(
         id=TaskId(created.task_id),

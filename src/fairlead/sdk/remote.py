@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from fairlead.client.engine import RemoteEngine
 from fairlead.client.leases import RemoteLeases
+from fairlead.client.opening import open_transport
 from fairlead.client.source import RemoteSource
-from fairlead.client.transport import Address, open_transport
+from fairlead.client.transport import Address
 from fairlead.core.settings import Settings
 from fairlead.sdk.connection import Openings
 from fairlead.worker.keeper import Keeper, ProcessKeeper, Remote, ThreadKeeper
@@ -43,7 +44,7 @@ class RemoteConnection(Openings[RemoteEngine]):
         return ThreadKeeper(leases, leases.close)
 
     async def _open(self) -> RemoteEngine:
-        return RemoteEngine(open_transport(self._address, blocking=False), self.settings)
+        return RemoteEngine(open_transport(self._address, blocking=False), self.settings, joining=True)
 
     def _open_inline(self) -> RemoteEngine:
         return RemoteEngine(open_transport(self._address, blocking=True), self.settings)
