@@ -153,13 +153,13 @@ class Worker:
             await asyncio.wait(self._lives)
 
     async def _keep_claiming(self) -> None:
-        await self._keeper.ready()
         outage = Outage("claim tasks")
         while not self._leaving.is_set():
             if self._free == 0:
                 self._freed.clear()
                 await self._freed.wait()
                 continue
+            await self._keeper.ready()
             try:
                 # A claim under way when the worker leaves may have taken tasks: it is awaited, never cancelled.
                 self._claiming = asyncio.create_task(self.once())
