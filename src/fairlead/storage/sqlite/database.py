@@ -7,7 +7,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -105,8 +104,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _migrations() -> list[str]:
-    folder = resources.files(__package__) / "migrations"
-    return [file.read_text() for file in sorted(folder.iterdir(), key=lambda file: file.name) if file.name[0].isdigit()]
+    return [file.read_text() for file in sorted(Path(__file__).with_name("migrations").glob("[0-9]*"))]
 
 
 def transact(

@@ -6,9 +6,10 @@ import functools
 import itertools
 import sqlite3
 from collections.abc import Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
+_FOLDER: Final = Path(__file__).with_name("sql")
 _ROWS_AT_ONCE: Final = (100, 10, 1)
 """Few sizes, so that each is prepared once and found again."""
 
@@ -16,7 +17,7 @@ _ROWS_AT_ONCE: Final = (100, 10, 1)
 @functools.cache
 def statement(name: str) -> str:
     """The statement in `sql/<name>.sql`."""
-    return (resources.files(__package__) / "sql" / f"{name}.sql").read_text()
+    return (_FOLDER / f"{name}.sql").read_text()
 
 
 def write_rows(connection: sqlite3.Connection, name: str, rows: Sequence[tuple[object, ...]]) -> None:
