@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
@@ -24,6 +25,9 @@ from fairlead.worker.beating import Beater
 from fairlead.worker.keeper import Keeper, ProcessKeeper, ThreadKeeper
 from fairlead.worker.keeping import Ward, doze, forget, frame, is_stopped
 from tests.worker.building import PATIENCE, SETTINGS, Crew, eventually
+
+LONG: Final = replace(SETTINGS, lease=60 * SECOND)
+"""With leases long enough for a keeper that dozes until one is held."""
 
 
 async def claimed(crew: Crew) -> Task:
@@ -159,8 +163,8 @@ async def test_a_keeper_opens_its_store_for_what_is_held_and_is_small_again_when
     monkeypatch.setattr("fairlead.worker.keeper.REST", 0.5)
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     store = await open_store(url)
-    crew = Crew(SETTINGS, store)
-    keeper = ProcessKeeper(url, SETTINGS)
+    crew = Crew(LONG, store)
+    keeper = ProcessKeeper(url, LONG)
     await keeper.start(lambda task_id, pulse: None, lambda count: None)
     try:
         await keeper.ready()
@@ -179,16 +183,26 @@ async def test_a_keeper_opens_its_store_for_what_is_held_and_is_small_again_when
         await store.close()
 
 
+@linux
+async def test_a_keeper_of_short_leases_opens_its_store_before_any_is_taken(tmp_path: Path) -> None:
+    keeper = ProcessKeeper(f"sqlite:///{tmp_path / 'tasks.db'}", SETTINGS)
+    await keeper.start(lambda task_id, pulse: None, lambda count: None)
+    try:
+        await keeper.ready()
+        assert has_woken(await keeper_process())
+    finally:
+        await keeper.close()
+
+
 async def test_a_store_that_cannot_be_opened_at_first_is_opened_in_time_and_nothing_is_taken_before(
     tmp_path: Path,
 ) -> None:
     store = await open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
-    settings = replace(SETTINGS, lease=60 * SECOND)
-    crew = Crew(settings, store)
+    crew = Crew(LONG, store)
     failures: list[int] = []
     # The keeper's way to the same store is not there yet.
     way = tmp_path / "way"
-    keeper = ProcessKeeper(f"sqlite:///{way / 'tasks.db'}", settings)
+    keeper = ProcessKeeper(f"sqlite:///{way / 'tasks.db'}", LONG)
     await keeper.start(lambda task_id, pulse: None, failures.append)
     try:
         await keeper.ready()
@@ -218,8 +232,8 @@ async def test_a_keeper_that_takes_the_place_of_another_opens_its_store_before_i
 ) -> None:
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     store = await open_store(url)
-    crew = Crew(SETTINGS, store)
-    keeper = ProcessKeeper(url, SETTINGS)
+    crew = Crew(LONG, store)
+    keeper = ProcessKeeper(url, LONG)
     await keeper.start(lambda task_id, pulse: None, lambda count: None)
     try:
         await keeper.ready()

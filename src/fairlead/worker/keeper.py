@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import marshal
+import math
 import os
 import sys
 import threading
@@ -20,6 +21,7 @@ from typing import Final, Protocol
 import msgspec
 
 from fairlead.core.identity import LeaseToken, TaskId
+from fairlead.core.instant import SECOND
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
 from fairlead.storage.values import Pulse
@@ -33,6 +35,9 @@ PROGRAM: Final = "from fairlead.worker.keeping import main; main()"
 
 REST: Final = 60.0
 """After so many seconds with nothing to keep a keeper gives back what it took for that."""
+
+ROOM: Final = 10 * SECOND
+"""A lease that is shorter leaves no room to open a store first: then a keeper has it open always."""
 
 Listener = Callable[[TaskId, Pulse], None]
 Failed = Callable[[int], None]
@@ -101,13 +106,14 @@ class ProcessKeeper:
     def __init__(self, url: str, settings: Settings, remote: Remote | None = None) -> None:
         self._brief = msgspec.msgpack.encode(Brief(url, settings, remote))
         self._moment = moment_of(settings)
+        self._dozes = settings.lease >= ROOM
         self._held: dict[TaskId, LeaseToken] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
 
     async def start(self, listener: Listener, failed: Failed) -> None:
-        await self._spawn(at_once=False)
+        await self._spawn(at_once=not self._dozes)
         self._running = asyncio.create_task(self._run(listener, failed))
 
     async def ready(self) -> None:
@@ -161,7 +167,8 @@ class ProcessKeeper:
 
     async def _spawn(self, *, at_once: bool) -> None:
         """Start a keeper; one that takes another's place must open its store at once to be ready."""
-        orders = hand_over(Orders(os.getpid(), self._moment, REST, at_once, self._brief))
+        rest = REST if self._dozes else math.inf
+        orders = hand_over(Orders(os.getpid(), self._moment, rest, at_once, self._brief))
         try:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
