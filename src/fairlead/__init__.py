@@ -1,60 +1,87 @@
 """fairlead: a priority task queue that never starves a task, never loses one, and can say why each one waits."""
 
-import importlib as _importlib
-import typing as _typing
+from __future__ import annotations
 
 from fairlead._version import __version__
-from fairlead.core.circuit import CircuitSettings
-from fairlead.core.errors import (
-    FairleadError,
-    InvalidSettings,
-    InvalidTask,
-    LeaseLost,
-    PayloadTooLarge,
-    QueueFull,
-    Reject,
-    Retry,
-    StoreError,
-    StoreFull,
-    StoreMismatch,
-    StoreReadOnly,
-    StoreUnavailable,
-    TaskFailed,
-    TaskNotFound,
-    WrongState,
-)
-from fairlead.core.retry import Backoff, RetryRule
-from fairlead.core.settings import Settings
-from fairlead.core.task import Priority, State
 
-if _typing.TYPE_CHECKING:
+TYPE_CHECKING = False
+"""As typing has it. Not even that is imported here: a worker's keeper of leases does with next to nothing."""
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from fairlead.core.circuit import CircuitSettings
+    from fairlead.core.errors import (
+        FairleadError,
+        InvalidSettings,
+        InvalidTask,
+        LeaseLost,
+        PayloadTooLarge,
+        QueueFull,
+        Reject,
+        Retry,
+        StoreError,
+        StoreFull,
+        StoreMismatch,
+        StoreReadOnly,
+        StoreUnavailable,
+        TaskFailed,
+        TaskNotFound,
+        WrongState,
+    )
+    from fairlead.core.retry import Backoff, RetryRule
+    from fairlead.core.settings import Settings
+    from fairlead.core.task import Priority, State
     from fairlead.engine.metrics import Metrics
     from fairlead.sdk.app import Fairlead
     from fairlead.sdk.flow import chain, group
     from fairlead.sdk.handle import TaskHandle
     from fairlead.worker.context import TaskContext, current_task
 
-_LATER = {
-    "Fairlead": "fairlead.sdk.app",
-    "Metrics": "fairlead.engine.metrics",
-    "TaskHandle": "fairlead.sdk.handle",
-    "chain": "fairlead.sdk.flow",
-    "group": "fairlead.sdk.flow",
-    "TaskContext": "fairlead.worker.context",
-    "current_task": "fairlead.worker.context",
+_HOMES = {
+    "core.circuit": ("CircuitSettings",),
+    "core.errors": (
+        "FairleadError",
+        "InvalidSettings",
+        "InvalidTask",
+        "LeaseLost",
+        "PayloadTooLarge",
+        "QueueFull",
+        "Reject",
+        "Retry",
+        "StoreError",
+        "StoreFull",
+        "StoreMismatch",
+        "StoreReadOnly",
+        "StoreUnavailable",
+        "TaskFailed",
+        "TaskNotFound",
+        "WrongState",
+    ),
+    "core.retry": ("Backoff", "RetryRule"),
+    "core.settings": ("Settings",),
+    "core.task": ("Priority", "State"),
+    "engine.metrics": ("Metrics",),
+    "sdk.app": ("Fairlead",),
+    "sdk.flow": ("chain", "group"),
+    "sdk.handle": ("TaskHandle",),
+    "worker.context": ("TaskContext", "current_task"),
 }
-"""What is imported when it is first asked for: a worker's keeper of leases, and many a command, never does."""
+"""Where each name comes from, which is imported when it is first asked for."""
 
 
-def __getattr__(name: str) -> _typing.Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(_importlib.import_module(_LATER[name]), name)
-    return value
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            import importlib
+
+            value = globals()[name] = getattr(importlib.import_module(f"fairlead.{home}"), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return __all__
 
 
 __all__ = [

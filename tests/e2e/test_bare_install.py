@@ -70,7 +70,7 @@ def test_a_bare_install_has_no_extra_and_its_import_needs_none(bare: Path, clean
     installed = {line.partition("==")[0].lower() for line in listed.split()}
     assert {"fairlead", "msgspec"} <= installed
     assert installed & {"redis", "hiredis", "psycopg", "starlette", "uvicorn", "structlog", "uvloop", "pytest"} == set()
-    code = "import sys, fairlead; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = "import sys; from fairlead import *; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     imported = set(run(bare / "python", "-c", code, cwd=bare, env=clean).split())
     assert {"fairlead", "msgspec"} <= imported
     assert imported & {"cyclopts", "rich", "redis", "psycopg", "starlette", "uvicorn", "structlog"} == set()

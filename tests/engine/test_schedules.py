@@ -13,12 +13,13 @@ from fairlead.core.schedule import Missed, Overlap, Schedule, moment_of
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, State, Task
+from fairlead.engine.clock import ManualClock
 from fairlead.engine.inline import run_inline
 from fairlead.engine.observe import Happening
 from fairlead.engine.sweep import Sweeper
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Filter
+from fairlead.storage.values import Filter, Record
 from tests.engine.building import Bench
 
 FIVE: Instant = 5 * MINUTE
@@ -38,6 +39,34 @@ def a_schedule(**fields: Any) -> Schedule:
 async def tasks(bench: Bench, name: str = "report") -> list[Task]:
     """The tasks of a schedule, the oldest first."""
     return await bench.engine.find(Filter(tag=f"schedule:{name}"), newest_first=False, limit=1_000)
+
+
+async def test_where_there_are_no_schedules_none_are_read_until_somebody_says_that_there_are() -> None:
+    class Ticking(ManualClock):
+        """Time passes while it is asked for."""
+
+        def now(self) -> Instant:
+            self.advance(1)
+            return super().now()
+
+    class Counting(MemoryStore):
+        read = 0
+
+        async def scan(self, kind: str) -> list[Record]:
+            self.read += kind == "schedule"
+            return await super().scan(kind)
+
+    store = Counting()
+    bench = Bench(store=store, clock=Ticking(), batching=False)
+    await bench.engine.schedules.fire()
+    read = store.read
+    for _ in range(3):
+        await bench.engine.schedules.fire()
+    assert store.read == read
+    await bench.engine.schedules.add(a_schedule())
+    read = store.read
+    await bench.engine.schedules.fire()
+    assert store.read == read + 1
 
 
 async def pass_time(bench: Bench, by: int) -> int:

@@ -44,7 +44,7 @@ def test_every_public_method_of_the_sdk_is_documented(documented: type) -> None:
 
 
 def test_importing_the_package_imports_no_extra_and_no_command_line() -> None:
-    code = "import sys, fairlead; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = "import sys; from fairlead import *; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert set(ran.stdout.split()) & SPARED == set()
 
@@ -54,13 +54,28 @@ def test_what_is_not_there_is_an_attribute_error() -> None:
         fairlead.Celery  # noqa: B018
 
 
-def test_a_keeper_of_leases_imports_neither_the_sdk_nor_the_engine() -> None:
-    assert PROGRAM.endswith("\nmain()\n")
-    code = PROGRAM.replace("\nmain()\n", "\nprint(*sys.modules)\n")
+def imported_by(code: str) -> set[str]:
+    """The modules that are imported by this code, and not before."""
+    code = f"import sys; before = set(sys.modules); {code}; print(*set(sys.modules) - before)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    imported = set(ran.stdout.split())
-    assert "fairlead.worker.keeping" in imported
-    assert {"fairlead.sdk.app", "fairlead.engine.engine", "typing_extensions"}.isdisjoint(imported)
+    return set(ran.stdout.split())
+
+
+def test_a_keeper_of_leases_that_dozes_imports_next_to_nothing() -> None:
+    assert PROGRAM.endswith("; main()")
+    imported = imported_by(PROGRAM.removesuffix("; main()"))
+    assert {name for name in imported if name.startswith("fairlead")} == {
+        "fairlead",
+        "fairlead._version",
+        "fairlead.worker",
+        "fairlead.worker.keeping",
+    }
+    assert {"asyncio", "logging", "msgspec", "pathlib", "re", "threading", "typing"}.isdisjoint(imported)
+
+
+def test_a_keeper_of_leases_that_keeps_some_imports_neither_the_sdk_nor_the_engine() -> None:
+    imported = imported_by("import fairlead.worker.beating")
+    assert {"fairlead.sdk.app", "fairlead.engine.engine", "asyncio"}.isdisjoint(imported)
 
 
 def test_an_app_imports_its_store_before_the_first_submit_and_no_other_store() -> None:

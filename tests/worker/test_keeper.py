@@ -8,17 +8,26 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
 
 from fairlead.core.errors import StoreUnavailable
-from fairlead.core.identity import TaskId, WorkerId
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId
+from fairlead.core.instant import SECOND
 from fairlead.core.task import State, Task
 from fairlead.engine.engine import Engine
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.opening import open_store
 from fairlead.storage.values import Pulse
-from fairlead.worker.keeper import HEADER, Beater, Keeper, ProcessKeeper, ThreadKeeper
-from fairlead.worker.keeping import is_stopped, messages
+from fairlead.worker.beating import Beater
+from fairlead.worker.keeper import Keeper, ProcessKeeper, ThreadKeeper
+from fairlead.worker.keeping import Ward, doze, forget, frame, is_stopped
 from tests.worker.building import PATIENCE, SETTINGS, Crew, eventually
+
+LONG: Final = replace(SETTINGS, lease=60 * SECOND)
+"""With leases long enough for a keeper that dozes until one is held."""
 
 
 async def claimed(crew: Crew) -> Task:
@@ -61,25 +70,189 @@ async def test_a_process_keeps_leases(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_a_worker_without_a_keeper_takes_no_tasks_and_can_still_be_asked_to_leave(tmp_path: Path) -> None:
+async def test_a_worker_without_a_keeper_takes_no_tasks_and_can_still_be_asked_to_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A task that nobody keeps would be lost, taken again, and lost again, until its crash budget is spent."""
+    monkeypatch.setattr("fairlead.worker.keeper.PROGRAM", "raise SystemExit(1)")
     crew = Crew()
 
     async def work() -> None: ...
 
     crew.handle(work)
     task = await crew.submit("work")
-    worker = crew.worker(keeper=ProcessKeeper(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder'}?bad=1", SETTINGS))
+    worker = crew.worker(keeper=ProcessKeeper(f"sqlite:///{tmp_path / 'tasks.db'}", SETTINGS))
     running = asyncio.create_task(worker.run())
     asyncio.get_running_loop().call_later(2, worker.leave)
     await asyncio.wait_for(running, PATIENCE)
     assert await crew.engine.get(task.id) == task
 
 
+async def test_a_keeper_is_asked_before_every_claim_whether_leases_can_be_kept(crew: Crew) -> None:
+    turns = asyncio.Semaphore(1)
+
+    class Hesitant(ThreadKeeper):
+        async def ready(self) -> None:
+            await turns.acquire()
+
+    async def work() -> None: ...
+
+    crew.handle(work)
+    first, second = await crew.submit("work"), await crew.submit("work")
+    worker = crew.worker(keeper=Hesitant(Engine(crew.store, SETTINGS, batching=False)), concurrency=1)
+    running = asyncio.create_task(worker.run())
+    try:
+        await crew.until_ended(first)
+        assert await crew.engine.get(second.id) == second
+        turns.release()
+        await crew.until_ended(second)
+    finally:
+        worker.leave()
+        await asyncio.wait_for(running, PATIENCE)
+
+
+def test_what_is_held_for_less_than_a_moment_does_not_wake_a_keeper() -> None:
+    def lease(name: str) -> dict[TaskId, LeaseToken]:
+        return {TaskId(name): LeaseToken(f"{name}-1")}
+
+    class Scripted(Ward):
+        """Each time it is listened to, something is held and something else no more."""
+
+        def listen(self, seconds: float) -> bool:
+            held, dropped = script.pop(0)
+            self.held.update(held)
+            forget(self.held, dropped)
+            return True
+
+    script: list[tuple[dict[TaskId, LeaseToken], dict[TaskId, LeaseToken]]] = [
+        (lease("a"), {}),
+        (lease("b"), lease("a")),
+        ({TaskId("b"): LeaseToken("b-2")}, {}),
+        (lease("c"), {}),
+        ({}, {}),
+    ]
+
+    assert doze(Scripted(os.getpid(), 0), moment=1.0)
+    assert script == [({}, {})]
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to see it in")
+
+
+def has_woken(process: int) -> bool:
+    """Whether a keeper has imported what it takes to open a store."""
+    return "msgspec" in Path(f"/proc/{process}/maps").read_text()
+
+
+async def keeper_process() -> int:
+    """The one process that this one has started, once it runs its program."""
+    found: list[int] = []
+
+    def look() -> bool:
+        found[:] = map(int, Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
+        return len(found) == 1
+
+    await eventually(look)
+    return found[0]
+
+
+@linux
+async def test_a_keeper_opens_its_store_for_what_is_held_and_is_small_again_when_nothing_was_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.worker.keeper.REST", 0.5)
+    url = f"sqlite:///{tmp_path / 'tasks.db'}"
+    store = await open_store(url)
+    crew = Crew(LONG, store)
+    keeper = ProcessKeeper(url, LONG)
+    await keeper.start(lambda task_id, pulse: None, lambda count: None)
+    try:
+        await keeper.ready()
+        process = await keeper_process()
+        assert not has_woken(process)
+        for _ in range(2):
+            task = await claimed(crew)
+            keeper.hold([task])
+            await crew.until(task, lambda task: task.status.beats >= 2)
+            assert has_woken(process)
+            keeper.drop([task])
+            await eventually(lambda: not has_woken(process))
+            assert await keeper_process() == process
+    finally:
+        await keeper.close()
+        await store.close()
+
+
+@linux
+async def test_a_keeper_of_short_leases_opens_its_store_before_any_is_taken(tmp_path: Path) -> None:
+    keeper = ProcessKeeper(f"sqlite:///{tmp_path / 'tasks.db'}", SETTINGS)
+    await keeper.start(lambda task_id, pulse: None, lambda count: None)
+    try:
+        await keeper.ready()
+        assert has_woken(await keeper_process())
+    finally:
+        await keeper.close()
+
+
+async def test_a_store_that_cannot_be_opened_at_first_is_opened_in_time_and_nothing_is_taken_before(
+    tmp_path: Path,
+) -> None:
+    store = await open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
+    crew = Crew(LONG, store)
+    failures: list[int] = []
+    # The keeper's way to the same store is not there yet.
+    way = tmp_path / "way"
+    keeper = ProcessKeeper(f"sqlite:///{way / 'tasks.db'}", LONG)
+    await keeper.start(lambda task_id, pulse: None, failures.append)
+    try:
+        await keeper.ready()
+        task = await claimed(crew)
+        assert task.status.lease is not None
+        keeper.hold([task])
+        await eventually(lambda: sum(failures) >= 2)
+        ready = asyncio.create_task(keeper.ready())
+        await asyncio.sleep(0)
+        assert not ready.done()
+
+        way.symlink_to(tmp_path)
+
+        await asyncio.wait_for(ready, PATIENCE)
+        kept = await crew.until(task, lambda task: task.status.beats >= 1)
+        assert kept.status.lease is not None
+        assert kept.status.lease.token == task.status.lease.token
+        assert kept.status.lease.until > task.status.lease.until
+    finally:
+        await keeper.close()
+        await store.close()
+
+
+@linux
+async def test_a_keeper_that_takes_the_place_of_another_opens_its_store_before_it_says_that_it_is_there(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'tasks.db'}"
+    store = await open_store(url)
+    crew = Crew(LONG, store)
+    keeper = ProcessKeeper(url, LONG)
+    await keeper.start(lambda task_id, pulse: None, lambda count: None)
+    try:
+        await keeper.ready()
+        task = await claimed(crew)
+        keeper.hold([task])
+        former = await keeper_process()
+        os.kill(former, signal.SIGKILL)
+        beats = (await crew.engine.get(task.id)).status.beats
+        await crew.until(task, lambda task: task.status.beats >= beats + 2)
+        await asyncio.wait_for(keeper.ready(), PATIENCE)
+        assert await keeper_process() != former
+    finally:
+        await keeper.close()
+        await store.close()
+
+
 async def test_dropping_an_old_lease_leaves_a_newer_one_alone() -> None:
     store = MemoryStore()
     crew = Crew(SETTINGS, store)
-    beater = Beater(Engine(store, SETTINGS, batching=False))
     former = await claimed(crew)
     await crew.lose_lease(former)
     await crew.engine.cancel(former.id)
@@ -88,18 +261,17 @@ async def test_dropping_an_old_lease_leaves_a_newer_one_alone() -> None:
     assert former.status.lease is not None
     assert newer.status.lease is not None
 
-    beater.hold({newer.id: newer.status.lease.token})
-    beater.drop({former.id: former.status.lease.token})
-    beater.beat()
+    held = {newer.id: newer.status.lease.token}
+    forget(held, {former.id: former.status.lease.token})
+    Beater(Engine(store, SETTINGS, batching=False), held).beat()
 
     assert (await crew.engine.get(newer.id)).status.beats == newer.status.beats + 1
 
 
 async def test_a_lease_that_is_lost_is_told_once_and_never_asked_for_again(crew: Crew) -> None:
-    beater = Beater(Engine(crew.store, SETTINGS, batching=False))
     task = await claimed(crew)
     assert task.status.lease is not None
-    beater.hold({task.id: task.status.lease.token})
+    beater = Beater(Engine(crew.store, SETTINGS, batching=False), {task.id: task.status.lease.token})
     await crew.lose_lease(task)
 
     assert beater.beat() == {task.id: Pulse.LOST}
@@ -108,9 +280,11 @@ async def test_a_lease_that_is_lost_is_told_once_and_never_asked_for_again(crew:
 
 
 async def test_messages_arrive_whole_however_they_are_cut() -> None:
-    said = [b"", b"one", b"x" * 100_000, b"last"]
-    stream = b"".join(len(each).to_bytes(HEADER, "big") + each for each in said)
+    many = {TaskId(f"{number:032x}"): LeaseToken(str(number)) for number in range(2_000)}
+    few = {TaskId("few"): LeaseToken("one")}
+    stream = frame((many, {})) + frame(({}, {})) + frame((few, many))
     reading, writing = os.pipe()
+    ward = Ward(os.getppid(), reading)
 
     def write() -> None:
         for start in (*range(12), *range(12, len(stream), 30_000)):
@@ -120,10 +294,12 @@ async def test_messages_arrive_whole_however_they_are_cut() -> None:
 
     writer = asyncio.get_running_loop().run_in_executor(None, write)
     try:
-        assert await asyncio.to_thread(lambda: list(messages(reading))) == said
+        assert not await asyncio.to_thread(ward.listen, PATIENCE)
     finally:
         await writer
         os.close(reading)
+    assert ward.held == few
+    assert ward.is_gone
 
 
 async def test_a_stopped_process_is_told_from_a_running_one() -> None:

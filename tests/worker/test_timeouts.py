@@ -49,6 +49,21 @@ async def test_an_attempt_that_times_out_for_ever_uses_up_its_retries(crew: Crew
     assert task.status.failure.message == "the attempt was stopped after its timeout of 0.15 s"
 
 
+async def test_time_is_kept_again_after_a_while_in_which_nothing_ran(crew: Crew) -> None:
+    async def quick() -> None: ...
+
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    crew.handle(quick)
+    crew.handle(stuck)
+    async with crew.working() as worker:
+        await crew.until_ended(await crew.submit("quick"))
+        await eventually(lambda: not worker._busy.is_set())
+        task = await crew.until_ended(await crew.submit("stuck", timeout=0.1, max_retries=0))
+    assert task.status.reason is Reason.RETRIES_USED_UP
+
+
 async def test_a_handler_that_fails_while_it_is_stopped_has_timed_out(crew: Crew) -> None:
     async def clumsy() -> None:
         try:

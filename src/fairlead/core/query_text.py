@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from datetime import UTC, datetime, timedelta
@@ -99,11 +98,9 @@ class _Reader:
             if not path or not all(path.split(".")):
                 raise self._mistake(f"{name}: names no parameter; write {PARAMETERS}.user_id:42", at, len(name))
             return name
-        near = difflib.get_close_matches(name.lower(), [*FIELDS, PARAMETERS], n=1, cutoff=0.6)
-        known = f"did you mean {near[0]}? " if near else ""
         raise self._mistake(
-            f"there is no field {name!r}; {known}the fields are {', '.join(FIELDS)} and {PARAMETERS}.<path>; "
-            f"put text with a colon in quotes",
+            f"there is no field {name!r}; {_near(name, [*FIELDS, PARAMETERS])}the fields are {', '.join(FIELDS)} and "
+            f"{PARAMETERS}.<path>; put text with a colon in quotes",
             at,
             len(name),
         )
@@ -158,9 +155,9 @@ class _Reader:
     def _one_of(self, text: str, words: list[str], what: str, at: int, length: int) -> Word:
         if text in words:
             return Word(text)
-        near = difflib.get_close_matches(text.lower(), words, n=1, cutoff=0.6)
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise self._mistake(f"there is no {what} {text!r}; {meant}use one of {', '.join(words)}", at, length)
+        raise self._mistake(
+            f"there is no {what} {text!r}; {_near(text, words)}use one of {', '.join(words)}", at, length
+        )
 
     def _priority(self, text: str, at: int, length: int) -> Word:
         try:
@@ -228,6 +225,15 @@ class _Reader:
 
     def _mistake(self, message: str, at: int, length: int) -> QueryError:
         return QueryError(message, self._text, at, length)
+
+
+def _near(text: str, words: list[str]) -> str:
+    """What was probably meant instead, as part of a message."""
+    # For mistakes only, which are rare.
+    import difflib
+
+    near = difflib.get_close_matches(text.lower(), words, n=1, cutoff=0.6)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def _compared(sign: str, edge: Edge) -> Within:

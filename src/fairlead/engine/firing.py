@@ -117,7 +117,8 @@ class Firing:
         if self._read_at is None or rung != self._rung or self._clock.monotonic() - self._read_at >= _RESCAN:
             self._rung = rung
             return True
-        return min(self._book.values(), default=self._clock.now() + 1) <= self._clock.now()
+        now = self._clock.now()
+        return min(self._book.values(), default=now + 1) <= now
 
     async def _read(self) -> list[Kept]:
         """All schedules as they stand."""

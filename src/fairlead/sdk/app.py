@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import secrets
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
@@ -207,6 +208,8 @@ class Fairlead(Operated):
         """A worker for this app's task types, to be run on the running event loop."""
         if not self.handlers.types:
             raise InvalidSettings("the app has no task types, so a worker has nothing to do; add one with @app.task")
+        # A keeper process waits for what comes over a pipe, which is not possible there.
+        keeper_process = keeper_process and sys.platform != "win32"
         source: Source
         if not isinstance(self._connection, Connection):
             capacity = (settings or WorkerSettings()).concurrency

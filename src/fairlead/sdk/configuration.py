@@ -7,7 +7,6 @@ must then exist. An empty variable counts as not set; `none` unsets a key that c
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -257,6 +256,9 @@ def _spelled_like(path: tuple[str, ...]) -> Iterable[str]:
 
 
 def _unknown(what: str, written: str, valid: Iterable[str], prefix: str = "") -> InvalidSettings:
+    # For mistakes only, which are rare.
+    import difflib
+
     # Without the prefix: what all share would make anything look near.
     bare = [name.removeprefix(prefix) for name in valid]
     nearest = difflib.get_close_matches(written.removeprefix(prefix), bare, n=1, cutoff=0.5)

@@ -11,7 +11,8 @@ from fairlead.client.source import RemoteSource
 from fairlead.client.transport import Address
 from fairlead.core.settings import Settings
 from fairlead.sdk.connection import Openings
-from fairlead.worker.keeper import Keeper, ProcessKeeper, Remote, ThreadKeeper
+from fairlead.worker.beating import Remote
+from fairlead.worker.keeper import Keeper, ProcessKeeper, ThreadKeeper
 
 
 class RemoteConnection(Openings[RemoteEngine]):

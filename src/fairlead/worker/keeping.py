@@ -1,111 +1,233 @@
 """The keeper process: leases to keep come in over stdin, news of them go out over stdout.
 
-Run by a worker, as `fairlead.worker.keeper.PROGRAM`.
+Run by a worker, as `fairlead.worker.keeper.PROGRAM`. Where tasks end within a moment, or there are none, nothing needs
+to be kept. So a keeper dozes at first: it knows what is held, and has imported no more than this module does. It opens
+the store when a lease has been held for a moment, and when nothing was held for long it begins anew as what it was.
 """
 
 from __future__ import annotations
 
-import contextlib
+import marshal
 import os
+import select
 import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
 
-import msgspec
+TYPE_CHECKING = False
+"""As typing has it, which would be the largest import here."""
 
-from fairlead.engine.inline import run_inline
-from fairlead.engine.leases import StoreLeases
-from fairlead.storage.opening import open_store
-from fairlead.worker.keeper import HEADER, Beater, Brief, Leases, News, Notice, frame, keep
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
-_CHUNK: Final = 1 << 20
-_PAUSE: Final = 0.02
+    from fairlead.core.identity import LeaseToken, TaskId
+    from fairlead.storage.values import Pulse
+    from fairlead.worker.beating import Leases
+
+HEADER = 4
+
+_CHUNK = 1 << 16
+_PAUSE = 0.02
 """How long, in seconds, what a worker says may wait to be read: nothing next to a lease, long next to a batch."""
+
+
+def frame(message: tuple[Any, ...]) -> bytes:
+    """A message as it goes over a pipe, in the interpreter's own format: both ends are the same interpreter."""
+    packed = marshal.dumps(message)
+    return len(packed).to_bytes(HEADER, "big") + packed
+
+
+class Orders:
+    """What a keeper process must know."""
+
+    def __init__(self, worker: int, moment: float, rest: float, at_once: bool, brief: bytes) -> None:
+        self.worker = worker
+        """The process whose leases it keeps."""
+        self.moment = moment
+        """How long, in seconds, a lease may be held before it is looked after."""
+        self.rest = rest
+        """After so many seconds with nothing to keep it gives back what it took for that."""
+        self.at_once = at_once
+        """Whether it opens the store first of all, and says that it is there when it has."""
+        self.brief = brief
+        """How to open the store: a packed `fairlead.worker.beating.Brief`."""
+
+
+def hand_over(orders: Orders) -> int:
+    """A file from which orders can be read once: they hold secrets, which the arguments of a process would show."""
+    reading, writing = os.pipe()
+    # A few hundred bytes, where a pipe holds thousands: it need not be read for this to end.
+    os.write(writing, marshal.dumps((orders.worker, orders.moment, orders.rest, orders.at_once, orders.brief)))
+    os.close(writing)
+    return reading
+
+
+def take_over(file: int) -> Orders:
+    """The orders that were handed over."""
+    with open(file, "rb") as stream:
+        return Orders(*marshal.load(stream))  # noqa: S302 - from the process that started this one
+
+
+def forget(held: dict[TaskId, LeaseToken], leases: Mapping[TaskId, LeaseToken]) -> None:
+    """Hold these leases no more; a task may be held anew while the end of its last attempt is still told."""
+    for task_id, token in leases.items():
+        if held.get(task_id) == token:
+            held.pop(task_id, None)
 
 
 def is_stopped(process: int) -> bool:
     """Whether a process is there but stopped, as by SIGSTOP or a debugger; False where one cannot know."""
     try:
-        status = Path(f"/proc/{process}/stat").read_text()
+        with open(f"/proc/{process}/stat") as file:  # noqa: PTH123 - pathlib is dear to import
+            status = file.read()
     except OSError:
         return False
     # The command's name is in parentheses and may hold anything, parentheses too.
     return status.rpartition(")")[2].split()[0] in ("T", "t")
 
 
-def _is_over(over: threading.Event, seconds: float, worker: int) -> bool:
-    """Whether the worker is done with this keeper, after waiting for that for so many seconds.
+class Ward:
+    """The worker whose leases are kept: what it holds, and whether it is still there."""
 
-    A worker that was killed may leave children of its handlers behind, who hold the other end of stdin open: then only
-    the kernel can tell that it is gone.
-    """
-    return over.wait(seconds) or os.getppid() != worker
+    def __init__(self, process: int, stream: int) -> None:
+        self.held: dict[TaskId, LeaseToken] = {}
+        self.is_gone = False
+        self._process = process
+        self._stream = stream
+        self._received = b""
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether it holds nothing and is not in the midst of a message."""
+        return not self.held and not self._received
 
-def _leases(brief: Brief) -> Leases:
-    """Where leases are renewed: the store itself, or a server."""
-    if brief.remote is None:
-        return StoreLeases(run_inline(open_store(brief.url, blocking=True)), brief.settings)
-    from fairlead.client.leases import RemoteLeases
-    from fairlead.client.transport import Address
+    def listen(self, seconds: float) -> bool:
+        """Take in what it says for so many seconds; whether it is still there then.
 
-    return RemoteLeases(Address(brief.url, brief.remote.key), brief.remote.worker, brief.settings)
+        After what there was to read this pauses, and takes what came meanwhile together: a busy worker has something
+        to say of every batch, and to wake up for each would cost more than to read it.
+        """
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and select.select([self._stream], [], [], left)[0]:
+            chunk = os.read(self._stream, _CHUNK)
+            if not chunk:
+                self.is_gone = True
+                return False
+            self._take(chunk)
+            time.sleep(_PAUSE)
+        # A worker that was killed may leave children of its handlers behind, who hold the other end of the stream
+        # open: then only the kernel can tell that it is gone.
+        self.is_gone = os.getppid() != self._process
+        return not self.is_gone
 
+    def listen_while_stopped(self, seconds: float) -> bool:
+        """`listen`, and go on as long as the worker is stopped: leases are for the living."""
+        while self.listen(seconds):
+            if not is_stopped(self._process):
+                return True
+        return False
 
-def messages(stream: int) -> Iterator[bytes]:
-    """The messages that come in over a file descriptor, until it ends.
-
-    After those that were there it pauses, and takes what came meanwhile together: a busy worker has something to say
-    of every batch, and to wake up for each would cost more than to read it.
-    """
-    received = b""
-    while chunk := os.read(stream, _CHUNK):
-        received += chunk
+    def _take(self, chunk: bytes) -> None:
+        received = self._received + chunk
         start = 0
         while (first := start + HEADER) <= len(received):
             end = first + int.from_bytes(received[start:first], "big")
             if end > len(received):
                 break
-            yield received[first:end]
+            held, dropped = marshal.loads(received[first:end])  # noqa: S302 - from the process that started this one
+            self.held.update(held)
+            forget(self.held, dropped)
             start = end
-        received = received[start:]
-        time.sleep(_PAUSE)
+        self._received = received[start:]
+
+
+def doze(ward: Ward, moment: float) -> bool:
+    """Listen until a lease has been held for a moment, in seconds; whether the worker is still there then."""
+    held: set[LeaseToken] = set()
+    while ward.listen(moment / 2):
+        if not held.isdisjoint(ward.held.values()):
+            return True
+        held = set(ward.held.values())
+    return False
+
+
+def tell(pulses: Mapping[TaskId, Pulse], failed: int, *, ready: bool = True) -> None:
+    """Tell the worker what became of leases, how many heartbeats did not arrive, and whether leases can be kept."""
+    try:
+        sys.stdout.buffer.write(frame(({task_id: pulse.value for task_id, pulse in pulses.items()}, failed, ready)))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # Nobody is left to hear it, which `listen` is about to find.
+        pass
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    notices = messages(sys.stdin.fileno())
-    brief = msgspec.msgpack.decode(next(notices), type=Brief)
-    beater = Beater(_leases(brief))
-    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    orders = take_over(int(sys.argv[1]))
+    ward = Ward(orders.worker, sys.stdin.fileno())
+    if not orders.at_once:
+        # The first word, which says nothing but that there is someone to say it.
+        tell({}, 0)
+    while orders.at_once or doze(ward, orders.moment):
+        leases = _open(ward, orders)
+        if leases is None:
+            return
+        _keep(ward, leases, orders.rest)
+        if ward.is_gone:
+            return
+        orders.at_once = False
+        _begin_anew(orders)
 
-    def listen() -> None:
-        decode = msgspec.msgpack.Decoder(Notice).decode
-        for message in notices:
-            notice = decode(message)
-            beater.hold(notice.held)
-            beater.drop(notice.dropped)
-        over.set()
 
-    def wait(seconds: float) -> bool:
-        ended = _is_over(over, seconds, brief.worker_process)
-        while not ended and is_stopped(brief.worker_process):
-            ended = _is_over(over, seconds, brief.worker_process)
-        return ended
+def _begin_anew(orders: Orders) -> None:
+    """Become what a keeper is at first, if that is possible. What the worker says meanwhile waits in the stream."""
+    handed = hand_over(orders)
+    os.set_inheritable(handed, True)
+    try:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:-1], str(handed)])  # noqa: S606
+    except OSError:
+        # It has been moved, as when it is upgraded. All that is lost is memory.
+        os.close(handed)
 
-    def tell(news: News) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            sys.stdout.buffer.write(frame(news))
-            sys.stdout.buffer.flush()
 
-    threading.Thread(target=listen, daemon=True).start()
-    # The first word, which says nothing but that there is someone to say it.
-    tell(News())
-    keep(beater, brief.settings, tell, wait)
-    # There is nothing to put in order, and the listening thread may wait for ever.
-    os._exit(0)
+def _open(ward: Ward, orders: Orders) -> Leases | None:
+    """What leases are renewed with, as soon as it can be had; None if the worker is gone before that."""
+    # msgspec imports typing_extensions where it finds it, for the annotations of users, and a process without any has
+    # no use for megabytes of it. A store's driver that needs it still gets it.
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    import msgspec  # noqa: F401
+
+    del sys.modules["typing_extensions"]
+    from fairlead.core.errors import StoreError
+    from fairlead.worker.beating import open_leases
+
+    while True:
+        try:
+            leases = open_leases(orders.brief)
+        except StoreError:
+            tell({}, 1, ready=False)
+        else:
+            tell({}, 0)
+            # What is held by now is renewed at once.
+            return leases if ward.listen_while_stopped(_PAUSE) else None
+        if not ward.listen(orders.moment):
+            return None
+
+
+def _keep(ward: Ward, leases: Leases, rest: float) -> None:
+    """Keep leases until the worker is gone, or nothing was held for so many seconds."""
+    from fairlead.worker.beating import Beater, keep
+
+    silent_since = time.monotonic()
+
+    def pause(seconds: float) -> bool:
+        nonlocal silent_since
+        here = ward.listen_while_stopped(seconds)
+        now = time.monotonic()
+        if not ward.is_silent:
+            silent_since = now
+        return not here or now - silent_since > rest
+
+    keep(Beater(leases, ward.held), leases.settings, tell, pause)

@@ -80,6 +80,8 @@ class Worker:
         self._cells = Cells()
         self._free = self._settings.concurrency
         self._freed = asyncio.Event()
+        self._busy = asyncio.Event()
+        """Cleared when nothing runs: then no attempt's time is up, and none has anything to report."""
         self._attempts: dict[TaskId, Attempt] = {}
         self._lives: set[asyncio.Task[None]] = set()
         self._claiming: asyncio.Task[int] | None = None
@@ -142,6 +144,7 @@ class Worker:
         """Claim for the free slots and start what was claimed; how many."""
         tasks = await self._source.claim(min(self._free, _BATCH))
         if tasks:
+            self._busy.set()
             self._keeper.hold(tasks)
             for task in tasks:
                 self._start(task)
@@ -153,13 +156,13 @@ class Worker:
             await asyncio.wait(self._lives)
 
     async def _keep_claiming(self) -> None:
-        await self._keeper.ready()
         outage = Outage("claim tasks")
         while not self._leaving.is_set():
             if self._free == 0:
                 self._freed.clear()
                 await self._freed.wait()
                 continue
+            await self._keeper.ready()
             try:
                 # A claim under way when the worker leaves may have taken tasks: it is awaited, never cancelled.
                 self._claiming = asyncio.create_task(self.once())
@@ -275,6 +278,9 @@ class Worker:
     async def _keep_time(self) -> None:
         """Stop attempts whose time is up. One look at all of them is cheaper than a timer for each."""
         while True:
+            if not self._attempts:
+                self._busy.clear()
+            await self._busy.wait()
             await asyncio.sleep(_TIME_INTERVAL)
             now = time.monotonic()
             for attempt in list(self._attempts.values()):
@@ -283,6 +289,7 @@ class Worker:
 
     async def _keep_reporting(self) -> None:
         while True:
+            await self._busy.wait()
             await asyncio.sleep(_REPORT_INTERVAL)
             beats = list(self._reports.values())
             if beats:

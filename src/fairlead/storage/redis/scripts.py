@@ -8,10 +8,13 @@ something, so it does: it removes a key that does not exist.
 from __future__ import annotations
 
 import hashlib
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
+# Not by `importlib.resources`, which is for packages inside archives and brings in what reads and makes those.
+_FOLDER: Final = Path(__file__).with_name("lua")
 
 _DRAIN_ON_OLD: Final = "redis.call('del', KEYS[1] .. '!')\n"
 
@@ -41,8 +44,7 @@ def _text(source: str) -> Text:
 
 def _script(name: str, *before: str, flag: str = "", drains: bool = False, notes: bool = False) -> Script:
     """The script of this file, behind the files it builds upon; with `notes`, it notes what it changes."""
-    folder = resources.files(__package__) / "lua"
-    body = "\n".join((folder / f"{part}.lua").read_text() for part in (*before, name))
+    body = "\n".join((_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in (*before, name))
     if "tasks" in before:
         body = f"local NOTES = {str(notes).lower()}\n{body}"
     flags = "allow-oom" if drains else flag

@@ -87,6 +87,9 @@ def _file(path: Path) -> Iterable[Finding]:
             value=f"{filesystem}, a network filesystem, whose locks SQLite cannot trust",
             remedy="move the file to a disk of this host, or use Redis or PostgreSQL",
         )
+    # Half a megabyte, which a process that looks at no disk can do without.
+    import shutil
+
     try:
         mode = path.stat().st_mode
         free = shutil.disk_usage(path).free
