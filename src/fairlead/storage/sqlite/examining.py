@@ -88,7 +88,6 @@ def _file(path: Path) -> Iterable[Finding]:
             remedy="move the file to a disk of this host, or use Redis or PostgreSQL",
         )
     # Half a megabyte, which a process that looks at no disk can do without.
-    import shutil
 
     try:
         mode = path.stat().st_mode
