@@ -90,8 +90,8 @@ def ended(yard: Yard) -> set[int]:
     return {line.number for line in yard.ledger() if line.event == "end"}
 
 
-def assert_all_done(yard: Yard, worker: WorkerProcess, submitter: Submitter) -> None:
-    """What was acknowledged is done, by the worker that was there from the start, which spoke of one outage."""
+def assert_all_done(yard: Yard, worker: WorkerProcess, submitter: Submitter) -> list[int]:
+    """What was acknowledged is done, by the worker that was there from the start; of how many outages it spoke."""
     acknowledged = set(submitter.acknowledged)
     eventually(lambda: acknowledged <= ended(yard), "the end of all that was acknowledged")
     yard.until_all_ended()
@@ -101,11 +101,10 @@ def assert_all_done(yard: Yard, worker: WorkerProcess, submitter: Submitter) -> 
     outages = [worker.log.count(f"cannot {what} tasks, trying until it works") for what in ("claim", "settle")]
     recoveries = [worker.log.count(f"can {what} tasks again after") for what in ("claim", "settle")]
     assert recoveries == outages, worker.log
-    assert sum(outages) >= 1, worker.log
-    assert max(outages) == 1, worker.log
     assert "Traceback" not in worker.log
     again = sum(task.status.attempts > 1 for task in yard.tasks())
     print(f"\n{len(acknowledged)} acknowledged, {submitter.refused} refused, {again} run again\n{worker.log}")
+    return outages
 
 
 class TestOneServer:
@@ -122,7 +121,7 @@ class TestOneServer:
             eventually(lambda: submitter.refused > 0, "a refused submit")
             outages.start()
             submitter.more(100)
-        assert_all_done(yard, worker, submitter)
+        assert max(assert_all_done(yard, worker, submitter)) == 1, worker.log
 
     def test_a_worker_goes_on_when_its_server_hung(self, yard: Yard, outages: Outages) -> None:
         """For longer than a call may take."""
@@ -136,7 +135,7 @@ class TestOneServer:
             finally:
                 outages.server.resume()
             submitter.more(100)
-        assert_all_done(yard, worker, submitter)
+        assert max(assert_all_done(yard, worker, submitter)) == 1, worker.log
 
 
 class TestSentinel:
@@ -158,4 +157,5 @@ class TestSentinel:
             master.halt()
             eventually(lambda: watched.master() is not master, "a failover")
             submitter.more(100)
+        # Calls are tried again for a while, so a short failover is no outage to the worker.
         assert_all_done(yard, worker, submitter)
