@@ -142,9 +142,7 @@ class Worker:
         """Claim for the free slots and start what was claimed; how many."""
         tasks = await self._source.claim(min(self._free, _BATCH))
         if tasks:
-            self._keeper.hold(tasks)
-            for task in tasks:
-                self._start(task)
+            self._begin(tasks)
         return len(tasks)
 
     async def idle(self) -> None:
@@ -155,20 +153,33 @@ class Worker:
     async def _keep_claiming(self) -> None:
         await self._keeper.ready()
         outage = Outage("claim tasks")
+        idle = False
         while not self._leaving.is_set():
             if self._free == 0:
                 self._freed.clear()
                 await self._freed.wait()
                 continue
             try:
-                # A claim under way when the worker leaves may have taken tasks: it is awaited, never cancelled.
-                self._claiming = asyncio.create_task(self.once())
-                if not await asyncio.shield(self._claiming):
-                    await self._source.wait(POLL_INTERVAL)
+                if idle:
+                    tasks = await self._source.wait(min(self._free, _BATCH), POLL_INTERVAL)
+                    idle = tasks is not None and not tasks
+                    if tasks:
+                        self._begin(tasks)
+                else:
+                    # A claim under way when the worker leaves may have taken tasks: it is awaited, never cancelled.
+                    self._claiming = asyncio.create_task(self.once())
+                    idle = not await asyncio.shield(self._claiming)
             except StoreError as error:
+                idle = False
                 await outage.wait(error)
             else:
                 outage.end()
+
+    def _begin(self, tasks: list[Task]) -> None:
+        """Hold tasks that were claimed, and start them."""
+        self._keeper.hold(tasks)
+        for task in tasks:
+            self._start(task)
 
     def _start(self, task: Task) -> None:
         handler = self._handlers.get(task.spec.type)
