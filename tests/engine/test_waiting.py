@@ -69,7 +69,7 @@ async def test_a_task_that_comes_is_claimed_and_told_of_as_of_then(
         await asyncio.sleep(0)
     server.clock.advance(SECOND // 2)
     submitted = await engine.submit(a_wish())
-    (task,) = await waiting or ()
+    (task,) = await waiting or []
     now = server.clock.now()
     assert (task.id, task.state, task.status.started_at) == (submitted.task.id, State.EXECUTING, now)
     assert task.status.lease is not None
@@ -94,7 +94,7 @@ async def test_what_is_paused_is_neither_listened_to_nor_claimed(server: Server,
     await engine.queues.pause_type("later")
     for wish in (a_wish(queue="held"), a_wish(type="later"), a_wish()):
         await engine.submit(wish)
-    (task,) = await wait(engine, "held", "default") or ()
+    (task,) = await wait(engine, "held", "default") or []
     assert (task.spec.queue, task.spec.type) == ("default", "send_mail")
     claim, _ = server.asked[-1]
     assert [order.queue for order in claim.queues] == ["default"]
