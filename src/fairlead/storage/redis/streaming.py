@@ -87,7 +87,11 @@ class _Stream(asyncio.Protocol):
     async def _interrupt(self, exchange: _Exchange, release: Release) -> None:
         """Raise what an exchange that was cancelled has come to, if that can still be learnt."""
         if len(exchange.replies) < exchange.count:
+            if not self.is_open:
+                return
             exchange.answer = self._loop.create_future()
+            # It may end after no one waits for it any more, and then asyncio would complain that no one looked.
+            exchange.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
             try:
                 async with asyncio.timeout(_LAST_WORDS):
                     await release()
