@@ -100,7 +100,7 @@ Waiting
     W1  `wait` returns when a task may have become ready in one of the queues, or after `timeout` seconds. It is a hint:
         it may return early or late, never not at all. One task added to many waiters need wake only one.
 
-Waiting, of a store that is `Prompt`
+Waiting, of a store that is `Prompt` and has a clock of its own
     W2  `wait_and_claim` waits as `wait` does and then claims as `claim` does. The claim's `now` is by the store's own
         clock; it and `until` count as if they were as much later as it is by that clock when the tasks are taken.
     W3  An empty answer says that there was nothing to take, None that it has not claimed: then the caller is to.
