@@ -141,8 +141,7 @@ class Client:
         try:
             node = await self._topology.node(calls[0].key)
             flagged = (await node.greeting()).flagged
-            payload = b"".join([call.packed(flagged) for call in calls])
-            limit = timeout + self._address.timeout
+            payload, limit = _packed(calls, flagged), timeout + self._address.timeout
             replies = await node.exchange(payload, len(calls), timeout=limit, alone=True, release=release)
         except Broken as error:
             self._topology.forget()
