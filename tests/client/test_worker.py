@@ -313,7 +313,7 @@ async def test_a_worker_that_was_forgotten_registers_again(port: Port) -> None:
         assert [again.id for again in await port.engine.presence.workers()] == [present.id]
 
 
-async def test_tasks_that_were_kept_for_a_claim_are_handed_back_on_leaving(port: Port) -> None:
+async def test_what_a_wait_has_brought_is_handed_back_on_leaving(port: Port) -> None:
     app = port.app()
 
     @app.task
@@ -323,12 +323,12 @@ async def test_tasks_that_were_kept_for_a_claim_are_handed_back_on_leaving(port:
     assert isinstance(connection, RemoteConnection)
     source = await connection.source(["default"], [], ["work"], capacity=5)
     assert await source.claim(2) == []
-    waiting = asyncio.create_task(source.wait(1.0))
+    waiting = asyncio.create_task(source.wait(2, 1.0))
     assert port.server is not None
     hub = port.server.hub
     await eventually(lambda: hub.dispatcher.waiting == 1)
     handle = await work.submit()
-    await waiting
+    assert [task.id for task in await waiting or ()] == [handle.id]
     assert (await port.engine.get(handle.id)).state is State.EXECUTING
     await source.leave()
     task = await port.engine.get(handle.id)

@@ -21,6 +21,7 @@ from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.openings import Opening
 from fairlead.testing.races import RaceContract
 from tests.conformance import wrong_adding, wrong_claiming, wrong_feeding, wrong_holding, wrong_reading
+from tests.conformance.prompt_store import PromptStore
 from tests.conformance.wrong_store import WrongStore
 from tests.conformance.wrong_stores import WRONG_STORES
 
@@ -113,6 +114,11 @@ def check_law(name: str, make: Callable[[], Store]) -> None:
 def test_a_store_that_breaks_a_clause_is_rejected_by_that_clauses_tests(wrong: type[WrongStore]) -> None:
     relevant = [name for name, clauses in laws(Contract).items() if wrong.breaks in clauses]
     assert any(rejects(partial(check_law, name, wrong)) for name in relevant)
+
+
+@pytest.mark.parametrize("name", [name for name, clauses in laws(Contract).items() if clauses & {"W2", "W3", "W4"}])
+def test_a_memory_store_that_waits_and_claims_in_one_go_is_right(name: str) -> None:
+    check_law(name, PromptStore)
 
 
 @pytest.mark.parametrize("wrong", PLAIN_MISTAKES, ids=lambda store: store.__name__)

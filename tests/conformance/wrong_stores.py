@@ -17,6 +17,7 @@ from tests.conformance import (
     wrong_holding,
     wrong_limiting,
     wrong_reading,
+    wrong_waiting,
 )
 from tests.conformance.wrong_store import WrongStore
 
@@ -41,6 +42,7 @@ WRONG_STORES: Final = [
         wrong_depending,
         wrong_reading,
         wrong_feeding,
+        wrong_waiting,
     )
     for store in _stores_of(module)
 ]

@@ -11,7 +11,9 @@ import pytest
 
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.task import Priority, Reason, State, Task
+from fairlead.storage.values import Claim
 from fairlead.worker.worker import WorkerSettings
+from tests.conformance.prompt_store import PromptStore
 from tests.worker import isolated
 from tests.worker.building import PATIENCE, SETTINGS, Crew, eventually, reasons
 from tests.worker.faults import FaultyStore
@@ -146,6 +148,44 @@ async def test_what_a_claim_brings_while_the_worker_leaves_is_handed_back() -> N
     task = await crew.submit("work")
     store.after_claim = worker.leave
     await asyncio.wait_for(worker.run(), PATIENCE)
+    assert_handed_back(await crew.engine.get(task.id))
+    assert ran == []
+
+
+class LastMinuteStore(PromptStore):
+    """A store that has just taken a task when a wait is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = asyncio.Event()
+
+    async def wait_and_claim(self, claim: Claim, timeout: float) -> list[Task] | None:
+        self.waiting.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if tasks := await self.claim(claim):
+                return tasks
+            raise
+        return None
+
+
+async def test_what_a_wait_brings_while_the_worker_leaves_is_handed_back() -> None:
+    store = LastMinuteStore()
+    crew = Crew(SETTINGS, store)
+    ran: list[str] = []
+
+    async def work() -> None:
+        ran.append("work")
+
+    crew.handle(work)
+    await crew.engine.follow_clock()
+    worker = crew.worker()
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(store.waiting.wait(), PATIENCE)
+    task = await crew.submit("work")
+    worker.leave()
+    await asyncio.wait_for(running, PATIENCE)
     assert_handed_back(await crew.engine.get(task.id))
     assert ran == []
 

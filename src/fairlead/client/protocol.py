@@ -120,14 +120,9 @@ class WorkerCalls:
             should_drain = noted.should_drain
         return pulses, should_drain
 
-    async def deregister(self, tasks: Sequence[Task]) -> None:
-        """Leave, and hand back what was not even begun, along with all else that the worker holds."""
-        running = tuple(
-            Running(task_id=task.id, lease=task.status.lease.token)
-            for task in tasks[:MOST_AT_ONCE]
-            if task.status.lease is not None
-        )
-        await self._ask("deregister", DeregisterRequest(running=running), Deregistered)
+    async def deregister(self) -> None:
+        """Leave, and hand back all that the worker holds."""
+        await self._ask("deregister", DeregisterRequest(), Deregistered)
 
     async def _ask(self, call: str, body: Struct, kind: type[T], *, subject: str = "", patience: float = PATIENCE) -> T:
         reply = await self._transport.ask("POST", self._path(call), _encode(body), patience=patience)

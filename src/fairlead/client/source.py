@@ -32,8 +32,7 @@ _AT_ONCE: Final = 8
 class RemoteSource:
     """A `fairlead.worker.source.Source` over the worker protocol.
 
-    An idle worker waits in one long poll. What that brings is kept for the next claim, which asks for no less than the
-    poll did: slots only become free meanwhile, so no more is ever taken than there is room for.
+    An idle worker waits in one long poll.
     """
 
     def __init__(
@@ -54,10 +53,6 @@ class RemoteSource:
         self._worker: WorkerId | None = None
         self._registered: Registered | None = None
         self._registering = asyncio.Lock()
-        self._kept: list[Task] = []
-        self._limit = 1
-        self._quiet = False
-        """Whether the last poll waited in vain, so that another one need not ask first whether there is something."""
 
     @property
     def worker(self) -> WorkerId:
@@ -79,28 +74,20 @@ class RemoteSource:
         return registered.heartbeat_interval_ms / 1_000
 
     async def claim(self, limit: int) -> list[Task]:
-        self._limit = limit
-        if self._kept:
-            taken, self._kept = self._kept[:limit], self._kept[limit:]
-            return taken
-        if self._quiet:
-            self._quiet = False
-            return []
         return await self._poll(limit, 0.0)
 
-    async def wait(self, timeout: float) -> None:
+    async def wait(self, limit: int, timeout: float) -> list[Task] | None:
         """Wait in a long poll, however short a time another source would have been waited for."""
-        polling = asyncio.create_task(self._poll(self._limit, self._poll_seconds))
+        polling = asyncio.create_task(self._poll(limit, self._poll_seconds))
         try:
-            tasks = await asyncio.shield(polling)
+            return await asyncio.shield(polling)
         except asyncio.CancelledError:
-            # Hanging up has the server hand back what it was about to give. What is here already is handed back below.
+            # Hanging up has the server hand back what it was about to give. What is here already is the worker's.
             polling.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
-                self._kept += await polling
+                if tasks := await polling:
+                    return tasks
             raise
-        self._kept += tasks
-        self._quiet = not tasks
 
     async def report(self, beats: Sequence[Beat]) -> list[Pulse]:
         room = asyncio.Semaphore(_AT_ONCE)
@@ -135,8 +122,7 @@ class RemoteSource:
     async def leave(self) -> None:
         if self._worker is not None:
             with contextlib.suppress(WorkerNotFound):
-                await self._calls.deregister(self._kept)
-        self._kept = []
+                await self._calls.deregister()
         await self._transport.close()
 
     async def upkeep(self) -> None:

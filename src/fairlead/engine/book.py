@@ -69,6 +69,11 @@ class QueueBook:
         """Whether it is time to look again."""
         return self._looked_at is None or self._clock.monotonic() - self._looked_at >= FRESH
 
+    @property
+    def fresh_for(self) -> Span:
+        """How much longer what was read is used without another look."""
+        return 0 if self._looked_at is None else self._looked_at + FRESH - self._clock.monotonic()
+
     async def refresh(self) -> None:
         """Look whether anything has changed, if that was not done just now. Who comes meanwhile does not wait for it.
 

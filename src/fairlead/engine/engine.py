@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import FairleadError, LeaseLost, StoreError, StoreUnavailable, TaskNotFound
 from fairlead.core.events import CancelAsked, Discarded, Replayed, Request
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.instant import Instant, Span
+from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.scaling import WITHIN, advise
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
@@ -30,7 +30,7 @@ from fairlead.engine.presence import Presence
 from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
 from fairlead.engine.submitting import Submitted, Submitter
-from fairlead.storage.protocol import Store
+from fairlead.storage.protocol import Prompt, Store
 from fairlead.storage.values import (
     Beat,
     Claim,
@@ -253,19 +253,72 @@ class Engine(Departments):
 
         What is paused is left out; of a type that keeps failing, a few are taken as probes when its circuit says so.
         """
-        book = self.book
-        if book.stale:
-            await book.refresh()
+        await self._look()
+        claim = self._claim_of(worker, queues, limit, capabilities, types)
+        if not claim.queues:
+            return []
+        tasks = await self._breakers.probe(claim, self.book.paused_types) if self._breakers.withheld else []
+        if len(tasks) < limit:
+            tasks += await self.store.claim(replace(claim, limit=limit - len(tasks)) if tasks else claim)
+        self._ledger.tell_started(tasks, claim)
+        await self._ledger.finish()
+        return tasks
+
+    async def wait(
+        self,
+        worker: WorkerId,
+        queues: Sequence[str],
+        timeout: float,
+        *,
+        limit: int,
+        capabilities: Collection[str] = (),
+        types: Collection[str] | None = None,
+    ) -> list[Task] | None:
+        """Sleep until there may be work, and claim it at once if the store can; None if it is yet to be claimed.
+
+        It is claimed by what is known when the wait begins, so that lasts no longer than this is fresh. Cancelled after
+        it has claimed tasks, this returns them.
+        """
+        store = self.store
+        if isinstance(store, Prompt) and self.is_served:
+            await self._look()
+            claim = self._claim_of(worker, queues, limit, capabilities, types)
+            if claim.queues and not claim.limited and not self._breakers.withheld:
+                tasks = await store.wait_and_claim(claim, min(timeout, self.book.fresh_for / SECOND))
+                if tasks:
+                    # What this tells is published with the next operation's: cancelled here, it would lose the tasks.
+                    self._ledger.tell_started(tasks, claim)
+                return tasks
+        await self.book.wait(queues, timeout)
+        return None
+
+    async def _look(self) -> None:
+        """Learn what the next claim goes by, if that is due."""
+        if self.book.stale:
+            await self.book.refresh()
         if self._breakers.due:
             await self._breakers.share()
-        if book.paused:
-            queues = [queue for queue in queues if queue not in book.paused]
-            if not queues:
-                return []
-        now = self.clock.now()
-        tables = {queue: book.settings_of(queue).order.tables(limit, self._chance.random) for queue in queues}
-        claim = Claim(
-            queues=tuple(QueueOrder(queue, tables[queue], book.limits.get(queue)) for queue in queues),
+
+    def _claim_of(
+        self,
+        worker: WorkerId,
+        queues: Sequence[str],
+        limit: int,
+        capabilities: Collection[str],
+        types: Collection[str] | None,
+    ) -> Claim:
+        """A worker's claim of those of the queues that are not paused."""
+        book, now = self.book, self.clock.now()
+        return Claim(
+            queues=tuple(
+                QueueOrder(
+                    queue,
+                    book.settings_of(queue).order.tables(limit, self._chance.random),
+                    book.limits.get(queue),
+                )
+                for queue in queues
+                if queue not in book.paused
+            ),
             worker=worker,
             token=self._ids.token(),
             now=now,
@@ -276,12 +329,6 @@ class Engine(Departments):
             types=None if types is None else frozenset(types),
             excluded_types=book.excluded_types,
         )
-        tasks = await self._breakers.probe(claim, book.paused_types) if self._breakers.withheld else []
-        if len(tasks) < limit:
-            tasks += await self.store.claim(replace(claim, limit=limit - len(tasks)) if tasks else claim)
-        self._ledger.tell_started(tasks, now, tables)
-        await self._ledger.finish()
-        return tasks
 
     async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
         """Renew leases and report progress; the answer says which are lost and which should stop."""

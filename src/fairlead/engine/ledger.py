@@ -9,7 +9,7 @@ from typing import Final
 from fairlead.core.events import AlarmRang, Event
 from fairlead.core.instant import AT_ONCE, Instant
 from fairlead.core.lifecycle import decide
-from fairlead.core.order import Table, effective_priority
+from fairlead.core.order import effective_priority
 from fairlead.core.settings import Settings
 from fairlead.core.task import Status, Task
 from fairlead.engine.batching import Batcher
@@ -22,7 +22,7 @@ from fairlead.engine.metering import Meter
 from fairlead.engine.observe import Happening, Observer, Occurrence, Watcher, happening_of
 from fairlead.engine.promotions import Promotions
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import APPLIED, RELEASED, Added, Change, Guard, Receipt, Seen, Verdict
+from fairlead.storage.values import APPLIED, RELEASED, Added, Change, Claim, Guard, Receipt, Seen, Verdict
 
 _BATCH: Final = 1_000
 _ROUNDS: Final = 100
@@ -93,10 +93,12 @@ class Ledger:
         else:
             self.tell_settled([changed(task, change)], at)
 
-    def tell_started(self, tasks: Sequence[Task], at: Instant, tables: dict[str, tuple[Table, ...]]) -> None:
+    def tell_started(self, tasks: Sequence[Task], claim: Claim) -> None:
         """Say that tasks were claimed, and which of them were promoted."""
         if not tasks:
             return
+        at = tasks[0].status.started_at or claim.now
+        tables = {order.queue: order.tables for order in claim.queues}
         self.tell(tasks, at)
         wanted = self.observers or self.publisher.wanted(at)
         for task in tasks:

@@ -99,6 +99,12 @@ Health, of a store that is `Examined`
 Waiting
     W1  `wait` returns when a task may have become ready in one of the queues, or after `timeout` seconds. It is a hint:
         it may return early or late, never not at all. One task added to many waiters need wake only one.
+
+Waiting, of a store that is `Prompt` and has a clock of its own
+    W2  `wait_and_claim` waits as `wait` does and then claims as `claim` does. The claim's `now` is by the store's own
+        clock; it and `until` count as if they were as much later as it is by that clock when the tasks are taken.
+    W3  An empty answer says that there was nothing to take, None that it has not claimed: then the caller is to.
+    W4  It may be cancelled at any time, and ends soon after. If it has taken tasks by then, it returns them.
 """
 
 from __future__ import annotations
@@ -214,6 +220,15 @@ class Upkept(Protocol):
 
     async def upkeep(self) -> None:
         """Do them until cancelled; a store that fails is tried again, not raised about."""
+        ...
+
+
+@runtime_checkable
+class Prompt(Protocol):
+    """A store that can claim in the moment in which a waiter would be woken."""
+
+    async def wait_and_claim(self, claim: Claim, timeout: float) -> list[Task] | None:
+        """Sleep until there may be work, and take it."""
         ...
 
 

@@ -28,6 +28,7 @@ from fairlead.testing.clauses.limits import RateLimitClauses, RunningLimitClause
 from fairlead.testing.clauses.listing import ListingClauses
 from fairlead.testing.clauses.order import OrderClauses
 from fairlead.testing.clauses.places import PlaceClauses
+from fairlead.testing.clauses.prompt import PromptClauses
 from fairlead.testing.clauses.records import RecordClauses
 from fairlead.testing.clauses.refusing import RefusingClauses, RemovingClauses
 from fairlead.testing.clauses.waiting import WaitingClauses
@@ -53,5 +54,6 @@ class StoreContract(
     FeedClauses,
     HealthClauses,
     WaitingClauses,
+    PromptClauses,
 ):
     """Every clause that can be held against a store within one process."""

@@ -30,7 +30,12 @@ class Source(Protocol):
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]: ...
 
-    async def wait(self, timeout: float) -> None: ...
+    async def wait(self, limit: int, timeout: float) -> list[Task] | None:
+        """Sleep until there may be work; what was claimed of it, or None if it is yet to be claimed.
+
+        Cancelled when it has claimed tasks, it returns them.
+        """
+        ...
 
     async def unserved(self) -> dict[str, int]:
         """The ready tasks in the worker's queues of types that it cannot run, counted by type."""
@@ -100,12 +105,13 @@ class EngineSource:
             self._freed.set()
         return answers
 
-    async def wait(self, timeout: float) -> None:
-        ring = self._engine.book.wait(self._queues, timeout)
+    async def wait(self, limit: int, timeout: float) -> list[Task] | None:
         if not self._limited:
-            await ring
-            return
+            return await self._engine.wait(
+                self._worker, self._queues, timeout, limit=limit, capabilities=self._capabilities, types=self._types
+            )
         # No bell rings for a place that is free again: who has freed it looks who was waiting for it.
+        ring = self._engine.book.wait(self._queues, timeout)
         waits = [asyncio.ensure_future(ring), asyncio.ensure_future(self._freed.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -115,6 +121,7 @@ class EngineSource:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
+        return None
 
     def _hold_back(self, tasks: Sequence[Task]) -> bool:
         """Whether others may wait for one of these tasks to end."""

@@ -144,10 +144,7 @@ class Worker:
         """Claim for the free slots and start what was claimed; how many."""
         tasks = await self._source.claim(min(self._free, _BATCH))
         if tasks:
-            self._busy.set()
-            self._keeper.hold(tasks)
-            for task in tasks:
-                self._start(task)
+            self._begin(tasks)
         return len(tasks)
 
     async def idle(self) -> None:
@@ -157,6 +154,7 @@ class Worker:
 
     async def _keep_claiming(self) -> None:
         outage = Outage("claim tasks")
+        idle = False
         while not self._leaving.is_set():
             if self._free == 0:
                 self._freed.clear()
@@ -164,14 +162,27 @@ class Worker:
                 continue
             await self._keeper.ready()
             try:
-                # A claim under way when the worker leaves may have taken tasks: it is awaited, never cancelled.
-                self._claiming = asyncio.create_task(self.once())
-                if not await asyncio.shield(self._claiming):
-                    await self._source.wait(POLL_INTERVAL)
+                if idle:
+                    tasks = await self._source.wait(min(self._free, _BATCH), POLL_INTERVAL)
+                    idle = tasks is not None and not tasks
+                    if tasks:
+                        self._begin(tasks)
+                else:
+                    # A claim under way when the worker leaves may have taken tasks: it is awaited, never cancelled.
+                    self._claiming = asyncio.create_task(self.once())
+                    idle = not await asyncio.shield(self._claiming)
             except StoreError as error:
+                idle = False
                 await outage.wait(error)
             else:
                 outage.end()
+
+    def _begin(self, tasks: list[Task]) -> None:
+        """Hold tasks that were claimed, and start them."""
+        self._busy.set()
+        self._keeper.hold(tasks)
+        for task in tasks:
+            self._start(task)
 
     def _start(self, task: Task) -> None:
         handler = self._handlers.get(task.spec.type)

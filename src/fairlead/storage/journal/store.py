@@ -33,6 +33,7 @@ from fairlead.storage.journal.outbox import HotStore
 from fairlead.storage.journal.putting import put_back
 from fairlead.storage.journal.records import JournalRecords
 from fairlead.storage.journal.searching import Search
+from fairlead.storage.protocol import Prompt
 from fairlead.storage.steps import ends, judged
 from fairlead.storage.values import (
     Added,
@@ -200,6 +201,12 @@ class JournalStore:
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await self.hot.wait(queues, timeout)
+
+    async def wait_and_claim(self, claim: Claim, timeout: float) -> list[Task] | None:
+        if isinstance(self.hot, Prompt):
+            return await self.hot.wait_and_claim(claim, timeout)
+        await self.hot.wait([order.queue for order in claim.queues], timeout)
+        return None
 
     async def time(self) -> Instant | None:
         return await self.hot.time()

@@ -18,7 +18,7 @@ from typing import Final
 import hiredis
 
 from fairlead.storage.redis.address import Address, Host
-from fairlead.storage.redis.node import Patience
+from fairlead.storage.redis.node import Patience, Release
 from fairlead.storage.redis.wire import Broken, Greeting, Reply, greet, greeting, reader, tls_context
 
 _CHUNK: Final = 65536
@@ -158,7 +158,13 @@ class BlockingNode:
         return self.greeted
 
     async def exchange(
-        self, payload: bytes, count: int, *, timeout: float | None = None, alone: bool = False
+        self,
+        payload: bytes,
+        count: int,
+        *,
+        timeout: float | None = None,
+        alone: bool = False,
+        release: Release | None = None,
     ) -> list[Reply]:
         connection = self._take()
         try:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from fairlead.core.errors import StoreUnavailable
 from fairlead.storage.redis.address import Address, Host
 from fairlead.storage.redis.blocking import BlockingNode, pause
-from fairlead.storage.redis.node import Node, Sleep
+from fairlead.storage.redis.node import Node, Release, Sleep
 from fairlead.storage.redis.scripts import Script
 from fairlead.storage.redis.streaming import StreamingNode
 from fairlead.storage.redis.topology import topology_of
@@ -133,19 +133,22 @@ class Client:
         self._topology.forget()
         return repeatable and not error.sent
 
-    async def wait(self, call: Call, timeout: float) -> None:
-        """Make a call that the server holds up for up to so many seconds."""
+    async def wait(self, calls: Sequence[Call], timeout: float, release: Release | None = None) -> list[Reply]:
+        """Make calls to one server that holds up the first of them for up to so many seconds, and with it the others.
+
+        They are made once, and their replies may be errors. With `release`, see `Node.exchange`.
+        """
         try:
-            node = await self._topology.node(call.key)
-            (reply,) = await node.exchange(
-                pack(tuple(call.words)), 1, timeout=timeout + self._address.timeout, alone=True
-            )
+            node = await self._topology.node(calls[0].key)
+            flagged = (await node.greeting()).flagged
+            payload, limit = _packed(calls, flagged), timeout + self._address.timeout
+            replies = await node.exchange(payload, len(calls), timeout=limit, alone=True, release=release)
         except Broken as error:
             self._topology.forget()
             raise StoreUnavailable(str(error)) from error
-        if isinstance(reply, ReplyError):
+        if isinstance(replies[0], ReplyError):
             self._topology.forget()
-            raise error_of(reply)
+        return replies
 
     async def _run(self, calls: Sequence[Call], done: dict[int, Reply], replicas: int) -> None:
         """Make the calls that are not done yet."""
@@ -171,6 +174,8 @@ class Client:
         done.update(zip(left, replies, strict=True))
         unknown = [at for at in left if isinstance(done[at], ReplyError) and str(done[at]).startswith("NOSCRIPT")]
         if unknown:
+            for at in unknown:
+                del done[at]
             payload = b"".join([calls[at].packed_whole(flagged) for at in unknown])
             replies, held = await self._send(node, payload, len(unknown), replicas)
             done.update(zip(unknown, replies, strict=True))

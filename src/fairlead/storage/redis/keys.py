@@ -12,6 +12,7 @@ leads to its keys without a second index, and all that one operation touches is 
                                                                  behind them true for tasks with concurrency keys
     q<queue>         lanes of a queue that have ready tasks      hash: lane -> descriptor
     b<queue>         doorbell: a ring per new ready task         list, short, expires
+    b <token>        doorbell of one claim that waits            list, short, expires
     o                outbox: what the journal has yet to learn   sorted set: id, or id and -, by when it may be read
     v                tasks that others wait for                  set
     v<id>            those who wait for a task                   list
@@ -120,6 +121,10 @@ class Keys:
         if slot is None:
             slot = self._slots[queue] = slot_of(queue)
         return slot
+
+    def doorbell(self, queue: str) -> bytes:
+        """The doorbell of a queue."""
+        return self.base(self.slot(queue)) + b"b" + queue.encode()
 
     def records(self, kind: str) -> bytes:
         """The records of a kind."""

@@ -9,9 +9,18 @@ from typing import Final
 
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.keys import Keys
+from fairlead.storage.redis.wire import ReplyError, error_of
 
 _SLICE: Final = 0.5
 """Seconds for which a blocking wait listens to one slot of a Cluster before it turns to the next."""
+
+SHORTEST: Final = 0.001
+"""Seconds that a server can be asked to wait at least; it would take less for eternity."""
+
+
+def wait_call(doorbells: Sequence[bytes], timeout: float) -> Call:
+    """The call that a server holds up until one of the doorbells is rung."""
+    return Call(doorbells[0], ("BLPOP", *doorbells, f"{timeout:.3f}"))
 
 
 class Listener:
@@ -27,7 +36,7 @@ class Listener:
         doorbells: dict[int, list[bytes]] = {}
         for queue in queues:
             slot = self._keys.slot(queue)
-            doorbells.setdefault(slot, []).append(self._keys.base(slot) + b"b" + queue.encode())
+            doorbells.setdefault(slot, []).append(self._keys.doorbell(queue))
         if not self._client.spread:
             await self._listen([doorbell for listed in doorbells.values() for doorbell in listed], timeout)
         elif self._blocking:
@@ -36,8 +45,10 @@ class Listener:
             await self._listen_at_once(list(doorbells.values()), timeout)
 
     async def _listen(self, doorbells: Sequence[bytes], timeout: float) -> None:
-        if timeout > 0:
-            await self._client.wait(Call(doorbells[0], ("BLPOP", *doorbells, f"{timeout:.3f}")), timeout)
+        if timeout >= SHORTEST:
+            (reply,) = await self._client.wait([wait_call(doorbells, timeout)], timeout)
+            if isinstance(reply, ReplyError):
+                raise error_of(reply)
 
     async def _listen_in_turn(self, groups: Sequence[Sequence[bytes]], timeout: float) -> None:
         end = time.monotonic() + timeout

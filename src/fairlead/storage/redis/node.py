@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from fairlead.storage.redis.address import Host
@@ -12,6 +13,18 @@ from fairlead.storage.redis.wire import Greeting, Reply
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
+
+
+class Interrupted(asyncio.CancelledError):
+    """An exchange was cancelled, and these replies came nevertheless."""
+
+    def __init__(self, replies: Sequence[Reply]) -> None:
+        super().__init__()
+        self.replies = replies
+
+
+Release: TypeAlias = Callable[[], Awaitable[object]]
+"""Has the server go on with what it holds up."""
 
 
 class Node(Protocol):
@@ -29,11 +42,18 @@ class Node(Protocol):
         ...
 
     async def exchange(
-        self, payload: bytes, count: int, *, timeout: float | None = None, alone: bool = False
+        self,
+        payload: bytes,
+        count: int,
+        *,
+        timeout: float | None = None,
+        alone: bool = False,
+        release: Release | None = None,
     ) -> list[Reply]:
         """Send packed commands and return their replies. Raises Broken.
 
-        With `alone`, the connection is no one else's meanwhile: for commands that make the server hold it up.
+        With `alone`, the connection is no one else's meanwhile: for commands that make the server hold it up. With
+        `release`, what was done is known even if this is cancelled: the server is released, and Interrupted raised.
         """
         ...
 

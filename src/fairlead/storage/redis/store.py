@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fairlead.core.diagnosis import Examination
+from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import State, Task
@@ -14,18 +17,16 @@ from fairlead.storage.redis import scripts
 from fairlead.storage.redis.adding import Adder
 from fairlead.storage.redis.address import Address, parse_address
 from fairlead.storage.redis.changing import Changer
+from fairlead.storage.redis.claiming import Claimer
 from fairlead.storage.redis.client import Call, Client
-from fairlead.storage.redis.codec import encode, task_of
-from fairlead.storage.redis.cutting import CHUNK_BYTES, CLAIM_CHUNK
 from fairlead.storage.redis.examining import Examiner
 from fairlead.storage.redis.feeding import Feeder
 from fairlead.storage.redis.finding import Finder
-from fairlead.storage.redis.keys import Keys, id_text
+from fairlead.storage.redis.keys import Keys
 from fairlead.storage.redis.listening import Listener
 from fairlead.storage.redis.records import Records
 from fairlead.storage.redis.registry import Registry
-from fairlead.storage.redis.spreading import Spread, limit_words
-from fairlead.storage.redis.wire import Word
+from fairlead.storage.redis.spreading import Spread
 from fairlead.storage.values import (
     Beat,
     Change,
@@ -33,7 +34,6 @@ from fairlead.storage.values import (
     FeedEntry,
     Filter,
     Pulse,
-    QueueOrder,
     Receipt,
     Record,
     Stretch,
@@ -75,9 +75,8 @@ class RedisStore:
         self._records = Records(self._client, self._keys)
         self._feeder = Feeder(self._client, self._keys)
         self._listener = Listener(self._client, self._keys, blocking=blocking)
+        self._claimer = Claimer(self._client, self._keys, self._writers)
         self._spread = Spread(self._client, self._keys, self._writers)
-        self._keyed_queues: set[str] = set()
-        """Queues in which tasks with concurrency keys were met: claims need not find out again."""
 
     async def check(self) -> None:
         """Warn when the server may drop tasks by itself."""
@@ -99,7 +98,8 @@ class RedisStore:
         if not claim.queues:
             return []
         slots = {self._keys.slot(order.queue) for order in claim.queues}
-        tasks = await (self._spread.claim(claim) if self._client.spread and len(slots) > 1 else self._claim(claim))
+        claimer = self._spread if self._client.spread and len(slots) > 1 else self._claimer
+        tasks = await claimer.claim(claim)
         if tasks:
             await self._registry.register(slots)
         return tasks
@@ -151,6 +151,18 @@ class RedisStore:
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await self._listener.wait(queues, timeout)
 
+    async def wait_and_claim(self, claim: Claim, timeout: float) -> list[Task] | None:
+        slots = {self._keys.slot(order.queue) for order in claim.queues}
+        if (self._client.spread and len(slots) > 1) or not self._claimer.is_plain(claim):
+            await self._listener.wait([order.queue for order in claim.queues], timeout)
+            return None
+        tasks = await self._claimer.wait(claim, timeout)
+        if tasks:
+            # They are taken, and go to the caller whatever becomes of this: the next claim makes up for it.
+            with contextlib.suppress(asyncio.CancelledError, StoreError):
+                await self._registry.register(slots)
+        return tasks
+
     async def time(self) -> Instant | None:
         seconds, part = await self._client.run_one(Call(self._keys.registry, ("TIME",)), repeatable=True)
         return int(seconds) * SECOND + int(part)
@@ -167,48 +179,3 @@ class RedisStore:
         Sweeps do this now and then by themselves.
         """
         return await self._registry.retire(await self._registry.slots(), seconds)
-
-    async def _claim(self, claim: Claim) -> list[Task]:
-        """The best ready tasks of queues that are on one server."""
-        queues = {order.queue: order for order in claim.queues}
-        bases = [self._keys.base(self._keys.slot(queue)) for queue in queues]
-        limited = claim.limited or not self._keyed_queues.isdisjoint(queues)
-        capabilities = encode(list(claim.capabilities))
-        types = b"" if claim.types is None else encode(list(claim.types))
-        excluded = encode(list(claim.excluded_types))
-        tasks: list[Task] = []
-        while (wanted := min(CLAIM_CHUNK, claim.limit - len(tasks))) > 0:
-            numbers = (claim.now, claim.until, claim.grace, wanted, len(tasks), CHUNK_BYTES)
-            words: tuple[Word, ...] = (
-                len(bases),
-                *bases,
-                *numbers,
-                claim.worker,
-                claim.token,
-                capabilities,
-                types,
-                excluded,
-            )
-            script = self._writers.claim_limited if limited else self._writers.claim
-            reply = await self._client.run_one(
-                Call(bases[0], words + _orders(queues.values(), limited=limited), script)
-            )
-            left, *found = reply
-            if left < 0:
-                self._keyed_queues.update(queues)
-                limited = True
-                continue
-            taken = [task_of(id_text(found[at]), found[at + 1]) for at in range(0, len(found), 2)]
-            tasks = tasks + taken if tasks else taken
-            if not left and len(taken) < wanted:
-                break
-        return tasks
-
-
-def _orders(orders: Iterable[QueueOrder], *, limited: bool) -> tuple[Word, ...]:
-    """What a script that claims is told of each queue."""
-    return tuple(
-        word
-        for order in orders
-        for word in (order.queue, encode(order.tables), *(limit_words(order) if limited else ()))
-    )

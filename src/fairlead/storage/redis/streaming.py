@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import cast
+from typing import Final, cast
 
 import hiredis
 
+from fairlead.core.errors import StoreError
 from fairlead.storage.redis.address import Address, Host
-from fairlead.storage.redis.node import Patience
+from fairlead.storage.redis.node import Interrupted, Patience, Release
 from fairlead.storage.redis.wire import Broken, Greeting, Reply, greet, greeting, reader, tls_context
+
+_LAST_WORDS: Final = 2.0
+"""Seconds that a server has, once an exchange is cancelled, to say what it has done."""
 
 
 class _Exchange:
@@ -62,7 +66,7 @@ class _Stream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._break(str(exc) if exc else self._trouble)
 
-    async def exchange(self, payload: bytes, count: int, timeout: float) -> list[Reply]:
+    async def exchange(self, payload: bytes, count: int, timeout: float, release: Release | None = None) -> list[Reply]:
         if not self.is_open or self._transport is None:
             raise Broken(f"the connection to Redis at {self._host} was lost: {self._trouble}", sent=False)
         exchange = _Exchange(self._loop.create_future(), count, self._loop.time() + timeout)
@@ -70,10 +74,31 @@ class _Stream(asyncio.Protocol):
         self._transport.write(payload)
         if self._watch is None:
             self._watch = self._loop.call_at(exchange.deadline, self._check)
-        return await exchange.answer
+        try:
+            return await exchange.answer
+        except asyncio.CancelledError:
+            if release is not None:
+                await self._interrupt(exchange, release)
+            raise
 
     def close(self) -> None:
         self._break("it was closed")
+
+    async def _interrupt(self, exchange: _Exchange, release: Release) -> None:
+        """Raise what an exchange that was cancelled has come to, if that can still be learnt."""
+        if len(exchange.replies) < exchange.count:
+            if not self.is_open:
+                return
+            exchange.answer = self._loop.create_future()
+            # It may end after no one waits for it any more, and then asyncio would complain that no one looked.
+            exchange.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+            try:
+                async with asyncio.timeout(_LAST_WORDS):
+                    await release()
+                    await exchange.answer
+            except (StoreError, Broken, TimeoutError):
+                return
+        raise Interrupted(exchange.replies)
 
     def _check(self) -> None:
         """One timer for all that is under way: replies come in order, so the first is always the oldest."""
@@ -124,11 +149,17 @@ class StreamingNode:
         return self.greeted
 
     async def exchange(
-        self, payload: bytes, count: int, *, timeout: float | None = None, alone: bool = False
+        self,
+        payload: bytes,
+        count: int,
+        *,
+        timeout: float | None = None,
+        alone: bool = False,
+        release: Release | None = None,
     ) -> list[Reply]:
         limit = self._address.timeout if timeout is None else timeout
         if alone:
-            return await self._exchange_alone(payload, count, limit)
+            return await self._exchange_alone(payload, count, limit, release)
         stream = self._stream
         if stream is None or not stream.is_open:
             stream = await self._shared()
@@ -145,13 +176,13 @@ class StreamingNode:
         """Asked anew after an await: another task may have closed the node meanwhile."""
         return self._closed
 
-    async def _exchange_alone(self, payload: bytes, count: int, timeout: float) -> list[Reply]:
+    async def _exchange_alone(self, payload: bytes, count: int, timeout: float, release: Release | None) -> list[Reply]:
         while self._idle and not self._idle[-1].is_open:
             self._idle.pop()
         stream = self._idle.pop() if self._idle else await self._connect()
         self._alone.add(stream)
         try:
-            replies = await stream.exchange(payload, count, timeout)
+            replies = await stream.exchange(payload, count, timeout, release)
         except BaseException:
             # Cancelled, perhaps: a reply may still come, and must not be taken for the next one's.
             stream.close()

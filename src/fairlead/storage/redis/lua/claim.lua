@@ -9,11 +9,18 @@
 -- ARGV[10] types, a msgpack array, or '' for any
 -- ARGV[11] excluded types, a msgpack array
 -- ARGV     per queue: its name, its tables (msgpack: tables of four lines [rank, head start, [[after, rank], ...]])
+-- ARGV     behind them 1 if the claim has waited: now and until are as much later as it is by the server's clock
 --
 -- Returns 1 if tasks were left for their size alone, else 0; then id, value, id, value, ... best first. Returns -1, and
 -- has taken nothing, when some of the tasks have concurrency keys: claim_limited.lua is to be called.
 
 local READ = 16 -- values per call
+
+if ARGV[12 + 2 * #KEYS] then
+  local clock = call('time')
+  local waited = math.max(0, clock[1] * 1000000 + clock[2] - now)
+  now, till = now + waited, till + waited
+end
 
 -- Lanes of one queue and priority are in the same order under every table: the head of the line is the least of theirs.
 local function find_head(line)
