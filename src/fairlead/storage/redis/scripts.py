@@ -63,17 +63,21 @@ class Writers(Struct, frozen=True):
     take_limited: Script
 
 
+_TASKS: Final = ("sizes", "basics", "tasks")
+_INDEXES: Final = ("sizes", "basics", "listings", "tasks", "indexes")
+
+
 def _writers(*, notes: bool) -> Writers:
     def writer(name: str, *before: str) -> Script:
-        return _script(name, "sizes", "listings", "tasks", *before, drains=True, notes=notes)
+        return _script(name, *before, drains=True, notes=notes)
 
     return Writers(
-        claim=writer("claim", "lanes"),
-        take=writer("take"),
-        apply=writer("apply", "keyed"),
-        settle=writer("settle"),
-        claim_limited=writer("claim_limited", "keyed", "limits", "lanes"),
-        take_limited=writer("take_limited", "keyed", "limits"),
+        claim=writer("claim", *_TASKS, "lanes"),
+        take=writer("take", *_INDEXES),
+        apply=writer("apply", *_INDEXES, "keyed"),
+        settle=writer("settle", *_INDEXES),
+        claim_limited=writer("claim_limited", *_TASKS, "keyed", "limits", "lanes"),
+        take_limited=writer("take_limited", *_INDEXES, "keyed", "limits"),
     )
 
 
@@ -81,13 +85,13 @@ SILENT: Final = _writers(notes=False)
 NOTING: Final = _writers(notes=True)
 """They note what they change in the outbox, for the journal."""
 
-ADD: Final = _script("add", "sizes", "listings", "keyed")
-ADD_READY: Final = _script("add_ready", "sizes", "listings")
-ADD_ONE: Final = _script("plant_one", "sizes", "add_one", "listings")
-LOOK: Final = _script("look", "sizes", "listings", "tasks", "keyed", "limits", drains=True)
-EXTEND: Final = _script("extend", "sizes", "listings", "tasks", drains=True)
+ADD: Final = _script("add", "sizes", "basics", "listings", "keyed")
+ADD_READY: Final = _script("add_ready", "sizes", "basics", "listings")
+ADD_ONE: Final = _script("plant_one", "sizes", "add_one", "basics", "listings")
+LOOK: Final = _script("look", *_TASKS, "keyed", "limits", drains=True)
+EXTEND: Final = _script("extend", *_INDEXES, drains=True)
 NOTES: Final = _script("notes", drains=True)
-NOTED: Final = _script("noted", "sizes", "listings", "tasks", drains=True)
+NOTED: Final = _script("noted", *_TASKS, drains=True)
 DUE: Final = _script("due", "beyond", flag="no-writes")
 WALK: Final = _script("walk", "beyond", flag="no-writes")
 TALLY: Final = _script("tally", flag="no-writes")

@@ -1,6 +1,6 @@
 -- Store one ready task, as add_ready.lua does. Most submits are that, and it stands in front of listings.lua, which costs
--- as much as all of this: ids come in their order, so that mostly the last bucket takes one more and that is all.
--- Otherwise plant_one.lua, behind both, sees to the listing.
+-- as much as all of this: ids come in their order, so that mostly the last bucket takes one more, or there is none, and
+-- that is all. Otherwise plant_one.lua, behind both, sees to the listing.
 --
 -- KEYS[1]  the slot's base
 -- ARGV[1]  lane     ARGV[2]  queue    ARGV[3]  the kind's descriptor
@@ -31,9 +31,14 @@ end
 
 local tree = base .. 'iw'
 local start = call('zrevrangebylex', tree, '[' .. id, '-', 'limit', 0, 1)[1]
-local listed = false
-local last = start and call('getrange', tree .. start, -ID, -1)
-if last and last ~= '' then
+if not start then
+  start = string.rep('\0', ID)
+  call('zadd', tree, 0, start)
+  call('append', tree .. start, id)
+  return 1
+end
+local listed, last = false, call('getrange', tree .. start, -ID, -1)
+if last ~= '' then
   local moment, serial = struct.unpack('>I6I2', last)
   local own_moment, own_serial = struct.unpack('>I6I2', id)
   if moment < own_moment or (moment == own_moment and serial < own_serial) then

@@ -1,62 +1,11 @@
--- Put in front of the scripts that add, remove or move tasks, behind sizes.lua: the listings of ids, and the counts that
--- follow.
+-- Put in front of the scripts that list tasks or strike them off, behind basics.lua: the listings of ids.
 --
 -- A tree lists ids in their order: a directory of bucket starts, and buckets. A bucket is a string of ids, in order and
 -- without anything between them: no other type of Redis is as small, and a batch goes in or out by one rewrite. An id
 -- belongs to the bucket with the greatest start that is not beyond it.
---
--- `base` is the hash tag of a slot, such as {fl:4711}; every key is the base and a suffix (see keys.py).
 
-local PIECE = 1000 -- arguments per call: unpack fails at some 8,000
 local FILL = 56 -- ids left in a bucket that ids are appended to, so that late ones still find room
 local FIRST = string.rep('\0', ID)
-
-local function put(lists, key, first, second)
-  local list = lists[key]
-  if not list then
-    lists[key] = { first, second }
-  else
-    local size = #list
-    list[size + 1] = first
-    list[size + 2] = second
-  end
-end
-
-local home
-
--- The base of a task: its id carries its slot.
-local function base_of(id)
-  home = home or string.match(KEYS[1], '^(.*:)%d+}$')
-  return home .. struct.unpack('>I2', id, 9) % 16384 .. '}'
-end
-
-local function write(command, key, list)
-  for first = 1, #list, PIECE do
-    call(command, key, unpack(list, first, math.min(first + PIECE - 1, #list)))
-  end
-end
-
--- Set keys: key, value, key, value, ...
-local function store_all(list)
-  for first = 1, #list, PIECE do
-    call('mset', unpack(list, first, math.min(first + PIECE - 1, #list)))
-  end
-end
-
-local number_in = struct.unpack
-
--- Whether one id sorts before another. Lua's own < follows the server's locale.
-local function before(one, other)
-  local left, left_next = number_in('>I6I6', one)
-  local right, right_next = number_in('>I6I6', other)
-  if left == right then
-    left, right = left_next, right_next
-    if left == right then
-      left, right = number_in('>I4', one, 13), number_in('>I4', other, 13)
-    end
-  end
-  return left < right
-end
 
 -- Put ids in order. They nearly are: tasks are submitted and end about in the order of their ids.
 local function sort(ids)
@@ -191,57 +140,5 @@ local function uproot(tree, ids)
     elseif #left < #stored then
       call('set', key, left)
     end
-  end
-end
-
--- Whether no task of a kind is left.
-local function is_gone(counts, kind)
-  local fields = {}
-  for priority = 0, 3 do
-    for code in string.gmatch('sqecfdx', '.') do
-      fields[#fields + 1] = kind .. priority .. code
-    end
-  end
-  for _, number in ipairs(call('hmget', counts, unpack(fields))) do
-    if number then
-      return false
-    end
-  end
-  return true
-end
-
--- Count so many more tasks (or fewer) of a lane and state, and let the lists of lanes and kinds follow.
-local function count(base, lane, code, by, queue, descriptor, is_new)
-  local counts = base .. 'n'
-  local now = call('hincrby', counts, lane .. code, by)
-  if now == 0 then
-    call('hdel', counts, lane .. code)
-  end
-  if code == 'q' then
-    if now == 0 then
-      call('hdel', base .. 'q' .. queue, lane)
-      if call('exists', base .. 'q' .. queue) == 0 then
-        call('del', base .. 'b' .. queue) -- there is nothing left to ring for
-      end
-    elseif now == by then
-      call('hset', base .. 'q' .. queue, lane, descriptor)
-    end
-  end
-  if is_new and now == by then
-    call('hsetnx', base .. 'd', string.sub(lane, 1, 8), descriptor)
-  end
-  return now
-end
-
-local function ring(doorbell, times)
-  local rings = { 1 }
-  for at = 2, math.min(times, RINGS) do
-    rings[at] = 1
-  end
-  local kept = call('rpush', doorbell, unpack(rings))
-  if kept == #rings then
-    call('pexpire', doorbell, RING_LIFE)
-  elseif kept > RINGS then
-    call('ltrim', doorbell, 0, RINGS - 1)
   end
 end
