@@ -24,6 +24,7 @@ from fairlead.storage.values import Pulse
 from fairlead.worker.beating import Beater
 from fairlead.worker.keeper import Keeper, ProcessKeeper, ThreadKeeper
 from fairlead.worker.keeping import Ward, doze, forget, frame, is_stopped
+from tests.e2e.processes import command_of
 from tests.worker.building import PATIENCE, SETTINGS, Crew, eventually
 
 LONG: Final = replace(SETTINGS, lease=60 * SECOND)
@@ -145,11 +146,12 @@ def has_woken(process: int) -> bool:
 
 
 async def keeper_process() -> int:
-    """The one process that this one has started, once it runs its program."""
+    """The one keeper that this process has started, once it runs its program."""
     found: list[int] = []
 
     def look() -> bool:
-        found[:] = map(int, Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
+        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+        found[:] = [int(child) for child in children if b"fairlead.worker.keeping" in command_of(int(child))]
         return len(found) == 1
 
     await eventually(look)
