@@ -157,7 +157,7 @@ class RedisStore:
             await self._listener.wait([order.queue for order in claim.queues], timeout)
             return None
         tasks = await self._claimer.wait(claim, timeout)
-        if tasks:
+        if tasks and not all(map(self._registry.knows, slots)):
             # They are taken, and go to the caller whatever becomes of this: the next claim makes up for it.
             with contextlib.suppress(asyncio.CancelledError, StoreError):
                 await self._registry.register(slots)
