@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import FairleadError, LeaseLost, StoreError, StoreUnavailable, TaskNotFound
 from fairlead.core.events import CancelAsked, Discarded, Replayed, Request
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.instant import SECOND, Instant, Span
+from fairlead.core.instant import Instant, Span
 from fairlead.core.scaling import WITHIN, advise
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
@@ -18,6 +18,7 @@ from fairlead.core.task import Priority, Task
 from fairlead.engine import depending
 from fairlead.engine.book import QueueBook
 from fairlead.engine.breakers import Breakers
+from fairlead.engine.claiming import Claims, Wish
 from fairlead.engine.clock import Clock, FollowingClock, SystemClock
 from fairlead.engine.departments import Departments
 from fairlead.engine.feeding import Publisher
@@ -30,13 +31,11 @@ from fairlead.engine.presence import Presence
 from fairlead.engine.settling import Settlement, settle
 from fairlead.engine.stats import Stats, stats_of
 from fairlead.engine.submitting import Submitted, Submitter
-from fairlead.storage.protocol import Prompt, Store
+from fairlead.storage.protocol import Store
 from fairlead.storage.values import (
     Beat,
-    Claim,
     Filter,
     Pulse,
-    QueueOrder,
     Verdict,
 )
 
@@ -98,12 +97,13 @@ class Engine(Departments):
         """The workers, as they say of themselves."""
         self._leases = StoreLeases(store, self.settings, self.clock)
         self._submitter = Submitter(self._ledger, self._ids)
+        self._claims = Claims(self._ledger, self._chance, self._ids)
         self._batching = batching
 
     @property
     def is_served(self) -> bool:
         """Whether the store is a server, which works while this process does: it has a clock of its own."""
-        return isinstance(self.clock, FollowingClock) and self.clock.follows
+        return self._claims.are_served
 
     def draw(self) -> float:
         """A number from 0.0 up to but not including 1.0, from the engine's randomness."""
@@ -240,7 +240,7 @@ class Engine(Departments):
 
     # Workers
 
-    async def claim(
+    def claim(
         self,
         worker: WorkerId,
         queues: Sequence[str],
@@ -248,23 +248,14 @@ class Engine(Departments):
         limit: int,
         capabilities: Collection[str] = (),
         types: Collection[str] | None = None,
-    ) -> list[Task]:
+    ) -> Coroutine[Any, Any, list[Task]]:
         """The best ready tasks for a worker, now executing under leases of their own.
 
         What is paused is left out; of a type that keeps failing, a few are taken as probes when its circuit says so.
         """
-        await self._look()
-        claim = self._claim_of(worker, queues, limit, capabilities, types)
-        if not claim.queues:
-            return []
-        tasks = await self._breakers.probe(claim, self.book.paused_types) if self._breakers.withheld else []
-        if len(tasks) < limit:
-            tasks += await self.store.claim(replace(claim, limit=limit - len(tasks)) if tasks else claim)
-        self._ledger.tell_started(tasks, claim)
-        await self._ledger.finish()
-        return tasks
+        return self._claims.claim(Wish(worker, queues, limit, capabilities, types))
 
-    async def wait(
+    def wait(
         self,
         worker: WorkerId,
         queues: Sequence[str],
@@ -273,62 +264,12 @@ class Engine(Departments):
         limit: int,
         capabilities: Collection[str] = (),
         types: Collection[str] | None = None,
-    ) -> list[Task] | None:
+    ) -> Coroutine[Any, Any, list[Task] | None]:
         """Sleep until there may be work, and claim it at once if the store can; None if it is yet to be claimed.
 
-        It is claimed by what is known when the wait begins, so that lasts no longer than this is fresh. Cancelled after
-        it has claimed tasks, this returns them.
+        Cancelled after it has claimed tasks, this returns them.
         """
-        store = self.store
-        if isinstance(store, Prompt) and self.is_served:
-            await self._look()
-            claim = self._claim_of(worker, queues, limit, capabilities, types)
-            if claim.queues and not claim.limited and not self._breakers.withheld:
-                tasks = await store.wait_and_claim(claim, min(timeout, self.book.fresh_for / SECOND))
-                if tasks:
-                    # What this tells is published with the next operation's: cancelled here, it would lose the tasks.
-                    self._ledger.tell_started(tasks, claim)
-                return tasks
-        await self.book.wait(queues, timeout)
-        return None
-
-    async def _look(self) -> None:
-        """Learn what the next claim goes by, if that is due."""
-        if self.book.stale:
-            await self.book.refresh()
-        if self._breakers.due:
-            await self._breakers.share()
-
-    def _claim_of(
-        self,
-        worker: WorkerId,
-        queues: Sequence[str],
-        limit: int,
-        capabilities: Collection[str],
-        types: Collection[str] | None,
-    ) -> Claim:
-        """A worker's claim of those of the queues that are not paused."""
-        book, now = self.book, self.clock.now()
-        return Claim(
-            queues=tuple(
-                QueueOrder(
-                    queue,
-                    book.settings_of(queue).order.tables(limit, self._chance.random),
-                    book.limits.get(queue),
-                )
-                for queue in queues
-                if queue not in book.paused
-            ),
-            worker=worker,
-            token=self._ids.token(),
-            now=now,
-            until=now + self.settings.lease,
-            grace=self.settings.grace,
-            limit=limit,
-            capabilities=frozenset(capabilities),
-            types=None if types is None else frozenset(types),
-            excluded_types=book.excluded_types,
-        )
+        return self._claims.wait(Wish(worker, queues, limit, capabilities, types), timeout)
 
     async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
         """Renew leases and report progress; the answer says which are lost and which should stop."""

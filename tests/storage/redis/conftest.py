@@ -37,6 +37,12 @@ def cluster() -> Iterator[RedisCluster]:
 
 
 @pytest.fixture
+def server() -> Iterator[RedisServer]:
+    """A server of this test's own."""
+    yield from started_single()
+
+
+@pytest.fixture
 def prefix() -> str:
     """A prefix that no other test uses."""
     return f"t{next(_numbers)}"

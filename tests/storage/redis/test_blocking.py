@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,15 +15,6 @@ from fairlead.testing.builders import NOW, a_task
 from tests.servers.redis import RedisServer, until
 
 NEVER, ALWAYS = 0.0, 60.0
-
-
-@pytest.fixture
-def server() -> Iterator[RedisServer]:
-    server = RedisServer()
-    try:
-        yield server.start()
-    finally:
-        server.stop()
 
 
 @pytest.fixture(params=[NEVER, ALWAYS], ids=["waited for", "looked for"])

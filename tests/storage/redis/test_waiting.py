@@ -10,7 +10,7 @@ import contextlib
 import gc
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -39,16 +39,6 @@ LONG: Final = 300.0
 PATIENCE: Final = 60.0
 ROUNDS: Final = 60
 SETTINGS: Final = Settings(lease=SECOND, heartbeat=100 * MILLISECOND, sweep_interval=50 * MILLISECOND)
-
-
-@pytest.fixture
-def server() -> Iterator[RedisServer]:
-    """A server of this test's own."""
-    server = RedisServer()
-    try:
-        yield server.start()
-    finally:
-        server.stop()
 
 
 async def until_blocked(server: RedisServer, count: int = 1) -> None:
