@@ -63,8 +63,8 @@ class Writers(Struct, frozen=True):
     take_limited: Script
 
 
-_TASKS: Final = ("sizes", "basics", "tasks")
-_INDEXES: Final = ("sizes", "basics", "listings", "tasks", "indexes")
+_TASKS: Final = ("sizes", "order", "basics", "tasks")
+_INDEXES: Final = ("sizes", "order", "basics", "listings", "tasks", "indexes")
 
 
 def _writers(*, notes: bool) -> Writers:
@@ -85,17 +85,17 @@ SILENT: Final = _writers(notes=False)
 NOTING: Final = _writers(notes=True)
 """They note what they change in the outbox, for the journal."""
 
-ADD: Final = _script("add", "sizes", "basics", "listings", "keyed")
-ADD_READY: Final = _script("add_ready", "sizes", "basics", "listings")
-ADD_ONE: Final = _script("plant_one", "sizes", "add_one", "basics", "listings")
+ADD: Final = _script("add", "sizes", "order", "basics", "listings", "keyed")
+ADD_READY: Final = _script("add_ready", "sizes", "order", "basics", "listings")
+ADD_ONE: Final = _script("plant_one", "sizes", "add_one", "order", "basics", "listings")
 LOOK: Final = _script("look", *_TASKS, "keyed", "limits", drains=True)
 EXTEND: Final = _script("extend", *_INDEXES, drains=True)
 NOTES: Final = _script("notes", drains=True)
 NOTED: Final = _script("noted", *_TASKS, drains=True)
-DUE: Final = _script("due", "beyond", flag="no-writes")
-WALK: Final = _script("walk", "beyond", flag="no-writes")
+DUE: Final = _script("due", "order", "beyond", flag="no-writes")
+WALK: Final = _script("walk", "sizes", "order", "beyond", flag="no-writes")
 TALLY: Final = _script("tally", flag="no-writes")
-COUNT: Final = _script("count", "beyond", flag="no-writes")
+COUNT: Final = _script("count", "order", "beyond", flag="no-writes")
 PUT: Final = _script("put", drains=True)
 DROP: Final = _script("drop", drains=True)
 PUBLISH: Final = _script("publish")

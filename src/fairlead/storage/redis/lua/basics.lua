@@ -1,5 +1,5 @@
--- Put in front of the scripts that change tasks, behind sizes.lua: writing much at once, the order of ids, the counts of
--- tasks and what follows them.
+-- Put in front of the scripts that change tasks, behind sizes.lua and order.lua: writing much at once, the counts of tasks
+-- and what follows them.
 --
 -- `base` is the hash tag of a slot, such as {fl:4711}; every key is the base and a suffix (see keys.py).
 
@@ -35,21 +35,6 @@ local function store_all(list)
   for first = 1, #list, PIECE do
     call('mset', unpack(list, first, math.min(first + PIECE - 1, #list)))
   end
-end
-
-local number_in = struct.unpack
-
--- Whether one id sorts before another. Lua's own < follows the server's locale.
-local function before(one, other)
-  local left, left_next = number_in('>I6I6', one)
-  local right, right_next = number_in('>I6I6', other)
-  if left == right then
-    left, right = left_next, right_next
-    if left == right then
-      left, right = number_in('>I4', one, 13), number_in('>I4', other, 13)
-    end
-  end
-  return left < right
 end
 
 -- Count so many more tasks (or fewer) of a lane and state, and let the lists of lanes and kinds follow.

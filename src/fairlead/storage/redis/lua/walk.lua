@@ -7,7 +7,6 @@
 --
 -- Returns ids.
 
-local ID = 16
 local tree, mark, limit, newest_first = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
 local found = {}
 
@@ -30,21 +29,21 @@ end
 
 local start
 if mark ~= '' then
-  start = redis.call('zrevrangebylex', tree, '[' .. mark, '-', 'limit', 0, 1)[1] or string.rep('\0', ID)
+  start = call('zrevrangebylex', tree, '[' .. mark, '-', 'limit', 0, 1)[1] or string.rep('\0', ID)
 elseif newest_first then
-  start = redis.call('zrevrange', tree, 0, 0)[1]
+  start = call('zrevrange', tree, 0, 0)[1]
 else
-  start = redis.call('zrange', tree, 0, 0)[1]
+  start = call('zrange', tree, 0, 0)[1]
 end
 while start and #found < limit do
-  local bucket = redis.call('get', tree .. start) or ''
+  local bucket = call('get', tree .. start) or ''
   if newest_first then
     local size = mark == '' and #bucket or bytes_before(bucket, false)
     gather(bucket, size - ID + 1, 1, -ID)
-    start = redis.call('zrevrangebylex', tree, '(' .. start, '-', 'limit', 0, 1)[1]
+    start = call('zrevrangebylex', tree, '(' .. start, '-', 'limit', 0, 1)[1]
   else
     gather(bucket, (mark == '' and 0 or bytes_before(bucket, true)) + 1, #bucket, ID)
-    start = redis.call('zrangebylex', tree, '(' .. start, '+', 'limit', 0, 1)[1]
+    start = call('zrangebylex', tree, '(' .. start, '+', 'limit', 0, 1)[1]
   end
 end
 return found
