@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask, QueueFull, StoreUnavailable
 from fairlead.core.events import Completed
 from fairlead.core.identity import WorkerId
-from fairlead.core.instant import MINUTE, SECOND
+from fairlead.core.instant import MINUTE, SECOND, Instant
 from fairlead.core.order import Promote, Strict, Weighted
 from fairlead.core.queue import QueueSettings
 from fairlead.core.settings import Settings
@@ -21,7 +22,7 @@ from fairlead.engine.feed import EventType, QueueEvent
 from fairlead.engine.inline import run_inline
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Claim, Record
+from fairlead.storage.values import Claim, Receipt, Record
 from tests.engine.building import Bench, a_wish
 
 
@@ -263,13 +264,39 @@ class TestLooking:
         await bench.submit()
         assert len(await bench.claim()) == 1
 
-    async def test_the_store_is_asked_at_most_once_a_second(self) -> None:
+    async def test_the_store_is_asked_about_once_a_second(self) -> None:
         bench = Bench(batching=False)
-        for _ in range(30):
+        for _ in range(36):
             bench.clock.advance(SECOND // 10)
             await bench.submit()
             await bench.claim()
-        assert bench.engine.book.looks == 3
+        assert bench.engine.book.looks == 4
+
+    async def test_a_look_that_is_due_soon_is_taken_behind_a_submit_so_that_the_next_has_none_in_front(self) -> None:
+        calls: list[str] = []
+
+        class Noting(MemoryStore):
+            async def scan(self, kind: str) -> list[Record]:
+                if kind == book.BELL:
+                    calls.append("look")
+                return await super().scan(kind)
+
+            async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+                calls.append("add")
+                return await super().add(tasks, now=now, bounds=bounds)
+
+        bench = Bench(store=Noting(), batching=False)
+        await bench.submit()
+        calls.clear()
+        bench.clock.advance(book.FRESH - book.SOON - 1)
+        await bench.submit()
+        assert calls == ["add"]
+        bench.clock.advance(1)
+        await bench.submit()
+        assert calls == ["add", "add", "look"]
+        bench.clock.advance(book.FRESH - book.SOON - 1)
+        await bench.submit()
+        assert calls == ["add", "add", "look", "add"]
 
     async def test_most_looks_are_one_small_read(self) -> None:
         store = Unreadable()

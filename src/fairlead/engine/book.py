@@ -33,6 +33,8 @@ TYPE_KIND: Final = "type"
 
 FRESH: Final[Span] = SECOND
 """How long what was read is used without another look."""
+SOON: Final[Span] = FRESH // 10
+"""How long before it is due a look is taken by whoever has the time."""
 
 _RESCAN: Final[Span] = MINUTE
 """How often all is read even if nobody rang: signals are hints."""
@@ -67,19 +69,19 @@ class QueueBook:
     @property
     def stale(self) -> bool:
         """Whether it is time to look again."""
-        return self._looked_at is None or self._clock.monotonic() - self._looked_at >= FRESH
+        return self.fresh_for <= 0
 
     @property
     def fresh_for(self) -> Span:
         """How much longer what was read is used without another look."""
         return 0 if self._looked_at is None else self._looked_at + FRESH - self._clock.monotonic()
 
-    async def refresh(self) -> None:
-        """Look whether anything has changed, if that was not done just now. Who comes meanwhile does not wait for it.
+    async def refresh(self, ahead: Span = 0) -> None:
+        """Look whether anything has changed, if that is due by then. Who comes meanwhile does not wait for it.
 
         While the store cannot be read, what was last known holds.
         """
-        if not self.stale:
+        if self.fresh_for > ahead:
             return
         first = self._looked_at is None
         if not first:

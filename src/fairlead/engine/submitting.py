@@ -12,6 +12,7 @@ from fairlead.core.identity import TaskId
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Task
 from fairlead.engine import depending, tracing
+from fairlead.engine.book import SOON
 from fairlead.engine.identity import IdMaker
 from fairlead.engine.ledger import Ledger
 from fairlead.storage.values import Added, Apart, KeyHeld, Known, Missing, Receipt
@@ -65,6 +66,9 @@ class Submitter:
         answer = Submitted(task) if added else await self._submitted(submission, task, receipt)
         if self._ledger.unfinished:
             await self._ledger.finish()
+        if self._book.fresh_for <= SOON:
+            # Here it delays no task; in front of the next submit it would.
+            await self._book.refresh(SOON)
         if isinstance(answer, FairleadError):
             raise answer
         return answer
