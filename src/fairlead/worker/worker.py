@@ -167,6 +167,8 @@ class Worker:
                     idle = tasks is not None and not tasks
                     if tasks:
                         self._begin(tasks)
+                        # They have waited for nothing but us: they take their first steps, then we look for more.
+                        await asyncio.sleep(0)
                 else:
                     # A claim under way when the worker leaves may have taken tasks: it is awaited, never cancelled.
                     self._claiming = asyncio.create_task(self.once())
