@@ -65,7 +65,7 @@ class Keys(Struct, frozen=True, kw_only=True):
 
     queues: Annotated[Names, "Queues that a worker serves"] = ("default",)
     capabilities: Annotated[Names, "What a worker can do; tasks that require more are left to others"] = ()
-    concurrency: Annotated[Count, "Tasks that one worker process runs at once"] = 50
+    concurrency: Annotated[Count, "Tasks that one worker process runs at once"] = 100
     processes: Annotated[Count, "Processes that `fairlead worker` starts"] = 1
     drain_seconds: Annotated[Seconds, "How long running tasks may take to end after SIGTERM"] = 30.0
     keeper: Annotated[Switch, "Whether a process of its own sends a worker's heartbeats; otherwise a thread does"] = (

@@ -47,7 +47,7 @@ _BATCH: Final = 500
 class WorkerSettings(Struct, frozen=True, kw_only=True):
     """How a worker behaves."""
 
-    concurrency: int = 50
+    concurrency: int = 100
     """How many tasks run at once."""
     drain_seconds: float = 30.0
     """How long running tasks may go on once the worker is asked to leave."""
