@@ -171,7 +171,7 @@ def measure(driver: Driver, report: Report, servers: Servers, chosen: set[str], 
         for server in stores:
             driver.attempt(server, GROWTH, partial(alone.growth, report, servers, server, backlogs, repeats))
     if driver.wants(OBSERVED) and "sqlite" in chosen:
-        driver.attempt("fairlead", OBSERVED, partial(alone.observed, report, servers, "sqlite", 1 if quick else 5))
+        driver.attempt("fairlead", OBSERVED, partial(alone.observed, report, servers, "sqlite", 1 if quick else 21))
     if driver.wants(STARVATION):
         driver.attempt("fairlead", STARVATION, partial(alone.starvation, report, servers))
 
