@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from fairlead.core.task import QUEUED, Task
 from fairlead.storage.sqlite.lanes import lane_columns
@@ -20,7 +21,14 @@ from fairlead.storage.sqlite.statements import statement
 UNFILED: Final = 64
 """How many tasks may have arrived without being filed."""
 
-pack: Final = msgspec.msgpack.Encoder().encode
+_encode_into: Final = msgspec.msgpack.Encoder().encode_into
+
+
+def pack(value: Struct) -> bytearray:
+    """A value as it is stored. SQLite's module takes a `bytearray` as it is; of `bytes` it asks what they would be."""
+    packed = bytearray()
+    _encode_into(value, packed)
+    return packed
 
 
 def may_arrive(tasks: Sequence[Task], bounds: Mapping[str, int]) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Hashable, Iterable
+from typing import Final, TypeVar
 
 from fairlead.core.task import QUEUED, Lane, Priority, State
 from fairlead.storage.sqlite.statements import statement
+
+Thing = TypeVar("Thing", bound=Hashable)
 
 COUNTED: Final = tuple(State)
 """The order of the count columns."""
@@ -24,6 +26,7 @@ class LaneBook:
         self._numbers: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
         self._changes: dict[int, list[int]] = {}
+        self._ready: dict[str, int] = {}
 
     def number(self, lane: Lane) -> int:
         """The number of a lane, which is made if need be."""
@@ -52,20 +55,16 @@ class LaneBook:
             return number
         return self.number(Lane(lane.queue, lane.type, lane.requires, priority, lane.keyed))
 
-    def enter(self, tasks: Iterable[tuple[int, State]]) -> dict[str, int]:
-        """Take note that tasks have come to be in these lanes and states; how many of each queue became ready."""
-        ready: dict[str, int] = {}
-        for (number, state), count in _counted(tasks).items():
-            self._count(number, state, count)
-            if state is QUEUED:
-                queue = self.lane(number).queue
-                ready[queue] = ready.get(queue, 0) + count
-        return ready
+    def enter(self, number: int, state: State, tasks: int) -> None:
+        """Take note that tasks have come to be in a lane and a state."""
+        self._count(number, state, tasks)
+        if state is QUEUED:
+            queue = self.lane(number).queue
+            self._ready[queue] = self._ready.get(queue, 0) + tasks
 
-    def leave(self, tasks: Iterable[tuple[int, State]]) -> None:
-        """Take note that tasks are no longer in these lanes and states."""
-        for (number, state), count in _counted(tasks).items():
-            self._count(number, state, -count)
+    def leave(self, number: int, state: State, tasks: int) -> None:
+        """Take note that tasks are no longer in a lane and a state."""
+        self._count(number, state, -tasks)
 
     def _count(self, number: int, state: State, change: int) -> None:
         changes = self._changes.get(number)
@@ -73,19 +72,21 @@ class LaneBook:
             changes = self._changes[number] = [0] * len(COUNTED)
         changes[_COLUMN[state]] += change
 
-    def write(self) -> None:
-        """Write the counts, and forget lanes without tasks."""
+    def write(self) -> dict[str, int]:
+        """Write the counts, and forget lanes without tasks; how many tasks of each queue became ready."""
         moved = {number: changes for number, changes in self._changes.items() if any(changes)}
         self._connection.executemany(statement("lane_count"), [(*changes, lane) for lane, changes in moved.items()])
         if left := [(lane,) for lane, changes in moved.items() if sum(changes) < 0]:
             self._connection.executemany(statement("lane_forget"), left)
+        return self._ready
 
 
-def _counted(tasks: Iterable[tuple[int, State]]) -> dict[tuple[int, State], int]:
+def counts_of(things: Iterable[Thing]) -> dict[Thing, int]:
+    """How often there is each of these."""
     # A `Counter` takes longer to make than most calls have tasks to count.
-    counts: dict[tuple[int, State], int] = {}
-    for task in tasks:
-        counts[task] = counts.get(task, 0) + 1
+    counts: dict[Thing, int] = {}
+    for thing in things:
+        counts[thing] = counts.get(thing, 0) + 1
     return counts
 
 

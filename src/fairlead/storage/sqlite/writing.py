@@ -15,7 +15,7 @@ from fairlead.storage.merge import merge
 from fairlead.storage.sqlite import filing, keyed
 from fairlead.storage.sqlite.database import Connection
 from fairlead.storage.sqlite.filing import pack
-from fairlead.storage.sqlite.lanes import LaneBook, ready_lanes
+from fairlead.storage.sqlite.lanes import LaneBook, counts_of, ready_lanes
 from fairlead.storage.sqlite.memory import Standing
 from fairlead.storage.sqlite.reading import unpack_spec, unpack_status
 from fairlead.storage.sqlite.statements import statement, write_rows
@@ -42,6 +42,8 @@ _ADDED: Final = Added()
 
 _WORDS: Final = {state: state.value for state in State}
 """The states as plain strings, which SQLite's module takes as they are; of others it asks what they would be."""
+
+_EXECUTING: Final = EXECUTING.value
 
 
 def add(
@@ -124,9 +126,9 @@ class _Entry:
         filing.enter(self._connection, self._filed, self._filed + len(self._tasks))
         write_rows(self._connection, "status_set", self._statuses)
         write_rows(self._connection, "dependents_add", self._dependents)
-        ready = self._book.enter(self._entered)
-        self._book.write()
-        return ready
+        for (lane, state), tasks in counts_of(self._entered).items():
+            self._book.enter(lane, state, tasks)
+        return self._book.write()
 
     def _named(self, after: After) -> dict[TaskId, State] | Missing:
         """How those stand that a task is to wait for."""
@@ -175,10 +177,16 @@ def claim(connection: Connection, request: Claim) -> list[Task]:
     fronts = {number for number, lane, _ in lanes if not lane.keyed}
     last: dict[int, tuple[object, ...]] = {}
     memory = connection.memory.current(connection)
+    # Tasks that were submitted together stand alike, and then so do they once they are claimed.
+    alike: dict[bytes, tuple[Status, bytearray]] = {}
     for ready_at, task_id, number, lane, packed_status, packed_spec in taken:
-        status = claimed(unpack_status(packed_status), request)
+        standing = alike.get(packed_status)
+        if standing is None:
+            status = claimed(unpack_status(packed_status), request)
+            standing = alike[packed_status] = status, pack(status)
+        status, packed = standing
         tasks.append(Task(unpack_spec(packed_spec), status))
-        updates.append(_status_row(number, task_id, lane, status))
+        updates.append((number, task_id, lane, _EXECUTING, status.alarm, packed))
         if lane in fronts:
             last[lane] = lane, ready_at, task_id
             memory[task_id] = number, lane, status, None
@@ -186,8 +194,9 @@ def claim(connection: Connection, request: Claim) -> list[Task]:
     # What is taken of a lane is its front.
     connection.executemany(statement("ready_take"), last.values())
     book = LaneBook(connection)
-    book.leave([(lane, QUEUED) for _, _, _, lane, _, _ in taken])
-    book.enter([(lane, EXECUTING) for _, _, _, lane, _, _ in taken])
+    for lane, count in counts_of([lane for _, _, _, lane, _, _ in taken]).items():
+        book.leave(lane, QUEUED, count)
+        book.enter(lane, EXECUTING, count)
     book.write()
     return tasks
 
@@ -257,25 +266,23 @@ class _Statuses:
         filing.file(connection)
         self._connection = connection
         self._memory = connection.memory.current(connection)
-        self._rows: dict[TaskId, Standing] = {}
+        self._read: dict[TaskId, Standing] = {}
         self._changed: dict[TaskId, Status | None] = {}
         self.read(ids)
 
     def read(self, ids: Sequence[TaskId]) -> None:
-        """Read how more tasks stand."""
-        memory = self._memory
-        self._rows |= {task_id: memory[task_id] for task_id in ids if task_id in memory}
-        unknown = [task_id for task_id in ids if task_id not in memory]
+        """Read how more tasks stand, as far as nobody remembers it."""
+        unknown = [task_id for task_id in ids if task_id not in self._memory]
         if unknown:
             rows = self._connection.execute(statement("statuses_by_id"), (json.dumps(unknown),))
             for task_id, number, lane, packed, key in rows:
-                self._rows[task_id] = number, lane, unpack_status(packed), key
+                self._read[task_id] = number, lane, unpack_status(packed), key
 
     def get(self, task_id: TaskId) -> Status | None:
         if task_id in self._changed:
             return self._changed[task_id]
-        row = self._rows.get(task_id)
-        return None if row is None else row[2]
+        standing = self._memory.get(task_id) or self._read.get(task_id)
+        return None if standing is None else standing[2]
 
     def set(self, task_id: TaskId, status: Status | None) -> None:
         self._changed[task_id] = status
@@ -283,26 +290,24 @@ class _Statuses:
     def write(self) -> dict[str, int]:
         """Store what was made of them; how many tasks of each queue became ready."""
         book = LaneBook(self._connection)
-        left: list[tuple[int, State]] = []
-        entered: list[tuple[int, State]] = []
+        moves: list[tuple[int, State, int, State | None]] = []
         updates: list[tuple[object, ...]] = []
         again: list[tuple[object, ...]] = []
         for task_id, status in self._changed.items():
-            number, lane, before, key = self._rows[task_id]
-            self._memory.pop(task_id, None)
-            left.append((lane, before.state))
+            remembered = self._memory.pop(task_id, None)
+            number, left, before, key = self._read[task_id] if remembered is None else remembered
             if status is not None and status.state is before.state is EXECUTING:
                 key = None  # it keeps its place
             if key is not None:
-                keyed.leave(self._connection, book.lane(lane).queue, lane, key, before, task_id)
+                keyed.leave(self._connection, book.lane(left).queue, left, key, before, task_id)
             if before.state is QUEUED:
-                self._connection.execute(statement("ready_remove"), (lane, before.ready_at, task_id))
+                self._connection.execute(statement("ready_remove"), (left, before.ready_at, task_id))
             if status is None:
                 _remove(self._connection, task_id, number)
+                moves.append((left, before.state, left, None))
                 continue
-            if status.priority != before.priority:
-                lane = book.with_priority(lane, status.priority)
-            entered.append((lane, status.state))
+            lane = left if status.priority == before.priority else book.with_priority(left, status.priority)
+            moves.append((left, before.state, lane, status.state))
             updates.append(_status_row(number, task_id, lane, status))
             if key is not None:
                 keyed.enter(self._connection, book.lane(lane).queue, lane, key, status, task_id, number)
@@ -310,10 +315,11 @@ class _Statuses:
                 again.append((lane, status.ready_at, task_id, number))
         write_rows(self._connection, "status_set", updates)
         write_rows(self._connection, "ready_add", again)
-        book.leave(left)
-        ready = book.enter(entered)
-        book.write()
-        return ready
+        for (left, was, lane, now), tasks in counts_of(moves).items():
+            book.leave(left, was, tasks)
+            if now is not None:
+                book.enter(lane, now, tasks)
+        return book.write()
 
 
 def _remove(connection: sqlite3.Connection, task_id: TaskId, number: int) -> None:
