@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from bench.measuring import Figure, figure, summed
@@ -21,7 +21,13 @@ from fairlead.storage.opening import open_store
 WORKER = WorkerId("bench")
 BATCH = 100
 TURN = 2_000
-"""Tasks taken before they are put back: fewer than the critical ones among the 10,000 of the least backlog."""
+"""Tasks taken while the clock runs."""
+TURNS = 3
+"""For one figure."""
+WARM_UP = 200
+"""Tasks taken before: sessions prepare their statements."""
+TURN_OF = 10_000
+"""Tasks of which the critical ones, a quarter, are enough for one turn."""
 PARAMETERS = b'{"video":"%s"}' % (b"x" * 86)
 CAPABILITY_SETS = (frozenset[str](), frozenset({"gpu"}), frozenset({"gpu", "eu"}))
 """With four priorities: twelve lanes."""
@@ -147,18 +153,59 @@ async def at_backlogs(store: str, repeats: int, backlogs: tuple[int, ...]) -> li
 async def backlog_rates(store: str, repeats: int, backlogs: tuple[int, ...]) -> dict[int, list[float]]:
     """Claim and settle at each backlog, in turn and several times over, so that a noisy minute hurts all alike.
 
-    What filling has left a server to do is done before: it would take the disk and a core from whatever is measured.
+    What filling and taking have left a server to do is done before each turn: it would take the disk and a core from
+    whatever is measured.
     """
-    rates: dict[int, list[float]] = {backlog: [] for backlog in backlogs}
+    rates: dict[int, list[float]] = {size: [] for size in backlogs}
     async with AsyncExitStack() as opened:
-        engines = {backlog: await opened.enter_async_context(fresh_engine(store)) for backlog in backlogs}
-        for backlog, engine in engines.items():
-            await fill(engine, backlog)
-        await asyncio.to_thread(rest, store)
+        waiting = [await opened.enter_async_context(aclosing(Backlog(store, size))) for size in backlogs]
         for _ in range(repeats):
-            for backlog, engine in engines.items():
-                rates[backlog].append(await claim_and_settle(engine))
+            seconds = dict.fromkeys(backlogs, 0.0)
+            for _ in range(TURNS):
+                for backlog in waiting:
+                    await backlog.renew()
+                await asyncio.to_thread(rest, store)
+                for backlog in waiting:
+                    seconds[backlog.size] += await backlog.turn()
+            for size in backlogs:
+                rates[size].append(TURNS * TURN / seconds[size])
     return rates
+
+
+class Backlog:
+    """A store in which at least TURN_OF tasks wait, those of all lanes mixed as they came.
+
+    What was taken is not put back. A claim takes critical ones, a quarter of the tasks on each page; put back, they
+    would lie together on a quarter of the pages, all of them just written. A small backlog would soon consist of such,
+    a large one never, and the two would no longer differ by their size alone. Before the critical ones run short
+    another store is filled.
+    """
+
+    engine: Engine
+    """Of the store that was filled last."""
+
+    def __init__(self, store: str, size: int) -> None:
+        self.size = size
+        self._store = store
+        self._opened = AsyncExitStack()
+        self._turns_left = 0
+
+    async def aclose(self) -> None:
+        await self._opened.aclose()
+
+    async def renew(self) -> None:
+        """Fill another store, unless enough of this one is left for a turn."""
+        if not self._turns_left:
+            await self._opened.aclose()
+            self.engine = await self._opened.enter_async_context(fresh_engine(self._store))
+            await fill(self.engine, self.size)
+            self._turns_left = self.size // TURN_OF
+        self._turns_left -= 1
+
+    async def turn(self) -> float:
+        """The seconds it takes to claim and settle TURN tasks."""
+        await claim_and_settle(self.engine, WARM_UP)
+        return await claim_and_settle(self.engine, TURN)
 
 
 def rest(store: str) -> None:
@@ -175,41 +222,19 @@ def rest(store: str) -> None:
             connection.execute("CHECKPOINT")
 
 
-async def claim_and_settle(engine: Engine, turns: int = 3) -> float:
-    """As a worker does it: what was claimed is settled while the next is claimed. What is taken is put back after.
-
-    It is put back into the lanes it was taken from, before any of them runs dry: with fewer tasks waiting there would
-    otherwise soon be fewer lanes to look at, and another amount of work would be compared than that of the backlog.
-    """
-    done, seconds = 0, 0.0
-    for _ in range(turns):
-        taken: list[Task] = []
-        start = time.perf_counter()
-        held = await claim(engine)
-        while held and len(taken) < TURN:
-            taken += held
-            settlements = [Settlement(task, Completed(b"42")) for task in held]
-            held, _ = await asyncio.gather(claim(engine), engine.settle(settlements))
-        seconds += time.perf_counter() - start
-        done += len(taken)
-        await engine.settle([Settlement(task, Completed(b"42")) for task in held])
-        await put_back(engine, [*taken, *held])
-    return done / seconds
+async def claim_and_settle(engine: Engine, count: int) -> float:
+    """Seconds for so many tasks, as a worker does it: what was claimed is settled while the next is claimed."""
+    start = time.perf_counter()
+    held = await claim(engine)
+    for _ in range(count // BATCH):
+        held, _ = await asyncio.gather(claim(engine), engine.settle(settlements(held)))
+    seconds = time.perf_counter() - start
+    await engine.settle(settlements(held))
+    return seconds
 
 
-async def put_back(engine: Engine, tasks: Sequence[Task]) -> None:
-    """Submit as many as these tasks, each into the lane of one of them."""
-    wishes = [
-        Submission(
-            type="bench",
-            parameters=PARAMETERS,
-            priority=task.status.priority,
-            requires=frozenset(task.spec.requires),
-        )
-        for task in tasks
-    ]
-    for first in range(0, len(wishes), 1_000):
-        await engine.submit_many(wishes[first : first + 1_000])
+def settlements(tasks: Sequence[Task]) -> list[Settlement]:
+    return [Settlement(task, Completed(b"42")) for task in tasks]
 
 
 async def claim(engine: Engine) -> list[Task]:

@@ -84,3 +84,11 @@ def test_an_app_imports_its_store_before_the_first_submit_and_no_other_store() -
     imported = set(ran.stdout.split())
     assert "fairlead.storage.sqlite.store" in imported
     assert {"fairlead.storage.memory", "fairlead.storage.redis.store"}.isdisjoint(imported)
+
+
+def test_a_worker_does_not_import_digests_before_it_needs_one() -> None:
+    imported = imported_by(
+        "from fairlead import Fairlead; Fairlead('postgresql://localhost/tasks'); import fairlead.worker.serving"
+    )
+    assert {"fairlead.storage.postgres.store", "fairlead.worker.worker"} <= imported
+    assert {"hashlib", "_hashlib", "secrets"}.isdisjoint(imported)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from typing import Final
 
@@ -58,4 +57,7 @@ def fingerprint_of(failure: Failure) -> str:
 
 @functools.lru_cache(maxsize=4_096)
 def _digest(kind: str, pattern: str) -> str:
+    # For failures only: it brings in all digests of OpenSSL, which most processes never use.
+    import hashlib
+
     return hashlib.blake2b(f"{kind}\0{pattern}".encode(errors="backslashreplace"), digest_size=8).hexdigest()

@@ -7,7 +7,6 @@ the same fire times at the same instants: nothing here depends on who asks.
 from __future__ import annotations
 
 import enum
-import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
@@ -189,6 +188,9 @@ def moment_of(schedule: Schedule, at: Instant) -> Instant:
     """When a fire time is submitted: it, and its jitter, which follows from the schedule's name and the time."""
     if not schedule.jitter:
         return at
+    # For jitter only: it brings in all digests of OpenSSL, which most processes never use.
+    import hashlib
+
     digest = hashlib.blake2b(f"{schedule.name} {at}".encode(), digest_size=8).digest()
     return at + int.from_bytes(digest) % (schedule.jitter + 1)
 

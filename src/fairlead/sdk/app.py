@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
-import secrets
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -343,4 +343,4 @@ class Fairlead(Operated):
 
 def worker_id() -> WorkerId:
     """A new worker's name: its host, so that a person finds it, and something that no other worker has."""
-    return WorkerId(f"{platform.node() or 'worker'}-{secrets.token_hex(4)}")
+    return WorkerId(f"{platform.node() or 'worker'}-{os.urandom(4).hex()}")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
-import secrets
 import threading
 import time
 from collections import Counter, deque
@@ -106,7 +106,7 @@ class BlockingListener:
 
     async def _is_heard(self, connection: LimitedConnection) -> bool:
         connection.execute(f'LISTEN "{self._address.channel}"')
-        probe = f"?{secrets.token_hex(8)}"
+        probe = f"?{os.urandom(8).hex()}"
         await self._say(probe)
         return any(note.payload == probe for note in connection.notifies(timeout=_PROBE_WITHIN, stop_after=1))
 
@@ -238,7 +238,7 @@ class AsyncListener:
             await connection.close()
 
     async def _is_heard(self, ear: _Ear) -> bool:
-        probe = f"?{secrets.token_hex(8)}"
+        probe = f"?{os.urandom(8).hex()}"
         await self._say(probe)
         try:
             async with asyncio.timeout(_PROBE_WITHIN):
