@@ -28,6 +28,8 @@ LeaseToken = NewType("LeaseToken", str)
 SERIALS_PER_MILLISECOND: Final = 1 << 12
 SLOTS: Final = 1 << 14
 NOISE_BYTES: Final = 6
+PLACE: Final = slice(16, 20)
+"""Where in a task id the variant and the slot are."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 _ID: Final = re.compile(r"[0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15}")
@@ -54,7 +56,12 @@ def task_id(tick: int, slot: int, noise: bytes) -> TaskId:
 
 def slot_of_id(task: TaskId) -> int:
     """The slot that a task id carries."""
-    return int(task[16:20], 16) & (SLOTS - 1)
+    return int(task[PLACE], 16) & (SLOTS - 1)
+
+
+def place_of(slot: int) -> str:
+    """A slot as task ids carry it: the letters of an id at `PLACE`."""
+    return f"{0b10 << 14 | slot:04x}"
 
 
 def parse_task_id(text: str) -> TaskId:
