@@ -39,7 +39,7 @@ def calling(batcher: Batcher[int, int], items: Sequence[int]) -> asyncio.Task[Se
     """A caller that waits for its answers."""
 
     async def call() -> Sequence[int]:
-        return await batcher(items)
+        return await batcher.answers(items)
 
     return asyncio.create_task(call())
 
@@ -89,7 +89,7 @@ async def test_each_caller_gets_the_answers_to_its_own_items_in_order(line: Line
 
 
 async def test_nothing_to_send_is_not_sent(line: Line) -> None:
-    assert await Batcher(line.send)([]) == []
+    assert await Batcher(line.send).answers([]) == []
     assert line.batches == []
 
 
@@ -179,7 +179,7 @@ def test_a_batcher_outlives_the_loop_it_was_used_in() -> None:
     batcher = Batcher(double)
 
     async def call(item: int) -> Sequence[int]:
-        return await batcher([item])
+        return await batcher.answers([item])
 
     assert [asyncio.run(call(1)), asyncio.run(call(2))] == [[2], [4]]
 

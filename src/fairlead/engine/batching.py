@@ -27,17 +27,17 @@ class Batcher(Generic[Item, Answer]):
         self._limit = limit
         self._waiting: list[_Call[Item, Answer]] = []
         self._sending: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop
+        """The loop that it sends in."""
 
-    def __call__(self, items: Sequence[Item]) -> asyncio.Future[Sequence[Answer]]:
+    def answers(self, items: Sequence[Item]) -> asyncio.Future[Sequence[Answer]]:
         """The answers to these items, in their order, sent along with whatever else waits."""
-        loop = asyncio.get_running_loop()
-        answers: asyncio.Future[Sequence[Answer]] = loop.create_future()
-        if not items:
-            answers.set_result([])
-            return answers
+        if self._sending is None:
+            self._loop = asyncio.get_running_loop()
+        answers: asyncio.Future[Sequence[Answer]] = self._loop.create_future()
         self._waiting.append((items, answers))
         if self._sending is None:
-            self._sending = loop.create_task(self._run())
+            self._sending = self._loop.create_task(self._run())
         return answers
 
     async def _run(self) -> None:
@@ -65,7 +65,7 @@ class Batcher(Generic[Item, Answer]):
     async def _send_batch(self, batch: list[_Call[Item, Answer]]) -> None:
         items = batch[0][0] if len(batch) == 1 else [item for call, _ in batch for item in call]
         try:
-            answers = await self._send(items)
+            answers = await self._send(items) if items else []
         except asyncio.CancelledError:
             for _, future in batch:
                 future.cancel()
