@@ -90,7 +90,7 @@ class TaskDefinition(Generic[P, R]):
         self._template = template(handler.type, _without_function(options))
         self._key_of = _function_in(options)
         self._doubt_at = 0.0
-        """When to ask next whether anyone could run its tasks: nobody knows anything new before."""
+        """When to ask next whether anyone could run its tasks: the engine looks no more often than that."""
 
     def __repr__(self) -> str:
         return f"<task type {self.handler.type}>"
@@ -119,9 +119,9 @@ class TaskDefinition(Generic[P, R]):
         submission = self._submission(args, kwargs)
         engine = await self._connect().engine()
         submitted = await engine.submit(submission)
-        if (now := time.monotonic()) >= self._doubt_at:
-            self._doubt_at = now + FRESH / SECOND
+        if time.monotonic() >= self._doubt_at:
             heed(submitted.task.spec.type, await engine.doubts(submitted))
+            self._doubt_at = time.monotonic() + FRESH / SECOND
         return self.handle(submitted)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
@@ -129,9 +129,9 @@ class TaskDefinition(Generic[P, R]):
         submission = self._submission(args, kwargs)
         engine = self._connect().inline()
         submitted = run_inline(engine.submit(submission))
-        if (now := time.monotonic()) >= self._doubt_at:
-            self._doubt_at = now + FRESH / SECOND
+        if time.monotonic() >= self._doubt_at:
             heed(submitted.task.spec.type, run_inline(engine.doubts(submitted)))
+            self._doubt_at = time.monotonic() + FRESH / SECOND
         return self.handle(submitted)
 
     async def submit_many(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
