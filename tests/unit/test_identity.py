@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import (
     NOISE_BYTES,
+    PLACE,
     SLOTS,
     check_name,
     parse_task_id,
+    place_of,
     slot_of,
     slot_of_id,
     task_id,
@@ -43,7 +45,10 @@ def test_ticks_never_go_back_and_tell_microseconds_apart(at: int) -> None:
 
 @given(instants, slots, noises)
 def test_an_id_carries_its_slot(at: int, slot: int, noise: bytes) -> None:
-    assert slot_of_id(task_id(tick_of(at), slot, noise)) == slot
+    made = task_id(tick_of(at), slot, noise)
+
+    assert slot_of_id(made) == slot
+    assert made[PLACE] == place_of(slot)
 
 
 @given(instants, slots, noises)
