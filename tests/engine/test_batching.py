@@ -35,6 +35,15 @@ class Line:
         await settle_down()
 
 
+def calling(batcher: Batcher[int, int], items: Sequence[int]) -> asyncio.Task[Sequence[int]]:
+    """A caller that waits for its answers."""
+
+    async def call() -> Sequence[int]:
+        return await batcher.answers(items)
+
+    return asyncio.create_task(call())
+
+
 async def settle_down() -> None:
     """Let every task run until it waits for something."""
     for _ in range(20):
@@ -48,13 +57,13 @@ def line() -> Line:
 
 async def test_the_next_batch_is_what_arrived_while_the_last_was_under_way(line: Line) -> None:
     batcher = Batcher(line.send)
-    calls = [asyncio.create_task(batcher([1]))]
+    calls = [calling(batcher, [1])]
     await settle_down()
-    calls += [asyncio.create_task(batcher([n])) for n in (2, 3, 4)]
+    calls += [calling(batcher, [n]) for n in (2, 3, 4)]
     await settle_down()
     assert line.batches == [[1]]
     await line.let_go()
-    calls.append(asyncio.create_task(batcher([5])))
+    calls.append(calling(batcher, [5]))
     await line.let_go()
     await line.let_go()
 
@@ -64,7 +73,7 @@ async def test_the_next_batch_is_what_arrived_while_the_last_was_under_way(line:
 
 async def test_calls_made_in_one_breath_go_together(line: Line) -> None:
     batcher = Batcher(line.send)
-    calls = [asyncio.create_task(batcher([n])) for n in range(5)]
+    calls = [calling(batcher, [n]) for n in range(5)]
     await line.let_go()
 
     await asyncio.gather(*calls)
@@ -73,22 +82,22 @@ async def test_calls_made_in_one_breath_go_together(line: Line) -> None:
 
 async def test_each_caller_gets_the_answers_to_its_own_items_in_order(line: Line) -> None:
     batcher = Batcher(line.send)
-    calls = [asyncio.create_task(batcher(items)) for items in ([1, 2], [3], [4, 5, 6])]
+    calls = [calling(batcher, items) for items in ([1, 2], [3], [4, 5, 6])]
     await line.let_go()
 
     assert await asyncio.gather(*calls) == [[2, 4], [6], [8, 10, 12]]
 
 
 async def test_nothing_to_send_is_not_sent(line: Line) -> None:
-    assert await Batcher(line.send)([]) == []
+    assert await Batcher(line.send).answers([]) == []
     assert line.batches == []
 
 
 async def test_an_error_reaches_every_caller_of_its_batch_and_no_other(line: Line) -> None:
     batcher = Batcher(line.send)
-    unlucky = [asyncio.create_task(batcher([n])) for n in (1, 2)]
+    unlucky = [calling(batcher, [n]) for n in (1, 2)]
     await settle_down()
-    lucky = [asyncio.create_task(batcher([n])) for n in (3, 4)]
+    lucky = [calling(batcher, [n]) for n in (3, 4)]
     await line.let_go(ConnectionError("the store is away"))
     await line.let_go()
 
@@ -98,11 +107,11 @@ async def test_an_error_reaches_every_caller_of_its_batch_and_no_other(line: Lin
 
 async def test_a_batcher_works_again_after_an_error(line: Line) -> None:
     batcher = Batcher(line.send)
-    first = asyncio.create_task(batcher([1]))
+    first = calling(batcher, [1])
     await line.let_go(ConnectionError())
     with pytest.raises(ConnectionError):
         await first
-    second = asyncio.create_task(batcher([2]))
+    second = calling(batcher, [2])
     await line.let_go()
 
     assert await second == [4]
@@ -111,9 +120,9 @@ async def test_a_batcher_works_again_after_an_error(line: Line) -> None:
 @pytest.mark.parametrize("when", ["waiting", "under way"])
 async def test_a_caller_that_is_cancelled_does_not_hurt_the_others(line: Line, when: str) -> None:
     batcher = Batcher(line.send)
-    first = asyncio.create_task(batcher([1]))
+    first = calling(batcher, [1])
     await settle_down()
-    second, third = asyncio.create_task(batcher([2])), asyncio.create_task(batcher([3]))
+    second, third = calling(batcher, [2]), calling(batcher, [3])
     await settle_down()
     if when == "under way":
         await line.let_go()
@@ -129,7 +138,7 @@ async def test_a_caller_that_is_cancelled_does_not_hurt_the_others(line: Line, w
 
 async def test_a_caller_cancelled_before_an_error_leaves_no_unheard_error(line: Line) -> None:
     batcher = Batcher(line.send)
-    gone, stays = asyncio.create_task(batcher([1])), asyncio.create_task(batcher([2]))
+    gone, stays = calling(batcher, [1]), calling(batcher, [2])
     await settle_down()
     gone.cancel()
     await line.let_go(ConnectionError())
@@ -140,7 +149,7 @@ async def test_a_caller_cancelled_before_an_error_leaves_no_unheard_error(line: 
 
 async def test_a_batch_holds_whole_calls_up_to_the_limit(line: Line) -> None:
     batcher = Batcher(line.send, limit=3)
-    calls = [asyncio.create_task(batcher(items)) for items in ([1], [2], [3, 4], [5])]
+    calls = [calling(batcher, items) for items in ([1], [2], [3, 4], [5])]
     await line.let_go()
     await line.let_go()
 
@@ -150,7 +159,7 @@ async def test_a_batch_holds_whole_calls_up_to_the_limit(line: Line) -> None:
 
 async def test_a_call_larger_than_the_limit_goes_alone(line: Line) -> None:
     batcher = Batcher(line.send, limit=2)
-    calls = [asyncio.create_task(batcher(items)) for items in ([1, 2, 3], [4])]
+    calls = [calling(batcher, items) for items in ([1, 2, 3], [4])]
     await line.let_go()
     await line.let_go()
 
@@ -170,16 +179,16 @@ def test_a_batcher_outlives_the_loop_it_was_used_in() -> None:
     batcher = Batcher(double)
 
     async def call(item: int) -> Sequence[int]:
-        return await batcher([item])
+        return await batcher.answers([item])
 
     assert [asyncio.run(call(1)), asyncio.run(call(2))] == [[2], [4]]
 
 
 async def test_a_batch_that_is_itself_cancelled_leaves_nobody_waiting_for_ever(line: Line) -> None:
     batcher = Batcher(line.send)
-    under_way = asyncio.create_task(batcher([1]))
+    under_way = calling(batcher, [1])
     await settle_down()
-    behind = asyncio.create_task(batcher([2]))
+    behind = calling(batcher, [2])
     await settle_down()
     await line.let_go(asyncio.CancelledError())
     await line.let_go()

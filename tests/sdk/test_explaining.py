@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fairlead import Fairlead, Settings, State
-from fairlead.core.explanation import CauseCode
+from fairlead.core.explanation import Cause, CauseCode
 from fairlead.core.identity import WorkerId
+from fairlead.engine.engine import Engine, Submitted
 from fairlead.engine.inline import run_inline
-from fairlead.sdk import heeding
+from fairlead.sdk import definition, heeding
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +69,30 @@ def test_a_type_that_no_live_worker_knows_is_warned_of_once(app: Fairlead, caplo
     define.submit_many_sync([define.call(1)])
     (said,) = warnings(caplog)
     assert said.startswith("a task of type double waits until a worker can run it: no worker of queue default has")
+
+
+def test_whether_anyone_could_run_it_is_asked_every_five_seconds_of_each_task_type(
+    app: Fairlead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    now = 1_000.0
+
+    async def doubts(_: Engine, submitted: Submitted) -> tuple[Cause, ...]:
+        asked.append(submitted.task.spec.queue)
+        return ()
+
+    monkeypatch.setattr(Engine, "doubts", doubts)
+    monkeypatch.setattr(definition, "time", SimpleNamespace(monotonic=lambda: now))
+    define = app.task(double)
+    define.submit_sync(1)
+    define.submit_sync(2)
+    define.options(queue="other").submit_sync(3)
+    now += 4.9
+    define.submit_sync(4)
+    assert asked == ["default", "other"]
+    now += 0.1
+    define.submit_sync(5)
+    assert asked == ["default", "other", "default"]
 
 
 def test_that_no_worker_runs_yet_is_no_warning(app: Fairlead, caplog: pytest.LogCaptureFixture) -> None:

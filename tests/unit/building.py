@@ -22,7 +22,7 @@ from fairlead.core.events import (
     Replayed,
     TimedOut,
 )
-from fairlead.core.identity import LeaseToken, TaskId, WorkerId, slot_of, task_id, tick_of
+from fairlead.core.identity import NOISE_BYTES, LeaseToken, TaskId, WorkerId, slot_of, task_id, tick_of
 from fairlead.core.instant import DAY, HOUR, SECOND, Instant
 from fairlead.core.retry import Backoff, RetryRule, with_rules
 from fairlead.core.settings import Retention, Rules
@@ -34,7 +34,7 @@ BOOM = Failure(type="Boom", message="it went boom", traceback="line 1\nline 2")
 
 
 def an_id(at: Instant = NOW, noise: int = 0, queue: str = "default") -> TaskId:
-    return task_id(tick_of(at), slot_of(queue), noise)
+    return task_id(tick_of(at), slot_of(queue), noise.to_bytes(NOISE_BYTES))
 
 
 def a_spec(**changes: Any) -> Spec:

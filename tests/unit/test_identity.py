@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import (
-    NOISE_BITS,
+    NOISE_BYTES,
+    PLACE,
     SLOTS,
     check_name,
     parse_task_id,
+    place_of,
     slot_of,
     slot_of_id,
     task_id,
@@ -24,12 +26,12 @@ from tests.unit.building import NOW, an_id
 
 instants = st.integers(0, LATEST)
 slots = st.integers(0, SLOTS - 1)
-noises = st.integers(0, 2**NOISE_BITS - 1)
+noises = st.binary(min_size=NOISE_BYTES, max_size=NOISE_BYTES)
 
 
 @given(instants, instants, slots, slots, noises, noises)
 def test_ids_sort_by_the_time_of_their_submit(
-    one: int, other: int, slot: int, other_slot: int, noise: int, other_noise: int
+    one: int, other: int, slot: int, other_slot: int, noise: bytes, other_noise: bytes
 ) -> None:
     early, late = sorted((tick_of(one), tick_of(other)))
     if early != late:
@@ -42,12 +44,15 @@ def test_ticks_never_go_back_and_tell_microseconds_apart(at: int) -> None:
 
 
 @given(instants, slots, noises)
-def test_an_id_carries_its_slot(at: int, slot: int, noise: int) -> None:
-    assert slot_of_id(task_id(tick_of(at), slot, noise)) == slot
+def test_an_id_carries_its_slot(at: int, slot: int, noise: bytes) -> None:
+    made = task_id(tick_of(at), slot, noise)
+
+    assert slot_of_id(made) == slot
+    assert made[PLACE] == place_of(slot)
 
 
 @given(instants, slots, noises)
-def test_an_id_is_a_uuid_of_version_8(at: int, slot: int, noise: int) -> None:
+def test_an_id_is_a_uuid_of_version_8(at: int, slot: int, noise: bytes) -> None:
     made = uuid.UUID(task_id(tick_of(at), slot, noise))
 
     assert made.version == 8
@@ -67,7 +72,7 @@ def test_the_slot_of_a_queue_is_fixed_for_ever() -> None:
 
 
 @given(instants, slots, noises)
-def test_an_id_is_understood_as_people_write_it(at: int, slot: int, noise: int) -> None:
+def test_an_id_is_understood_as_people_write_it(at: int, slot: int, noise: bytes) -> None:
     made = task_id(tick_of(at), slot, noise)
 
     assert parse_task_id(made) == made
@@ -102,6 +107,6 @@ def test_anything_else_does_not(name: str) -> None:
 
 
 def test_an_id_reads_as_its_documentation_says() -> None:
-    made = task_id(tick_of(NOW), 0x1ABC, 0xDEF)
+    made = task_id(tick_of(NOW), 0x1ABC, b"\0\0\0\0\x0d\xef")
 
     assert made == f"{NOW // 1000:012x}" + "8" + "000" + f"{0x8000 | 0x1ABC:04x}" + "000000000def"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import re
+import struct
 import zlib
 from typing import Final, NewType
 
@@ -26,10 +27,13 @@ LeaseToken = NewType("LeaseToken", str)
 
 SERIALS_PER_MILLISECOND: Final = 1 << 12
 SLOTS: Final = 1 << 14
-NOISE_BITS: Final = 48
+NOISE_BYTES: Final = 6
+PLACE: Final = slice(16, 20)
+"""Where in a task id the variant and the slot are."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 _ID: Final = re.compile(r"[0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15}")
+_pack: Final = struct.Struct(f">QH{NOISE_BYTES}s").pack
 
 
 @functools.lru_cache(maxsize=64)
@@ -43,16 +47,21 @@ def tick_of(at: Instant) -> int:
     return at * SERIALS_PER_MILLISECOND // MILLISECOND
 
 
-def task_id(tick: int, slot: int, noise: int) -> TaskId:
+def task_id(tick: int, slot: int, noise: bytes) -> TaskId:
     """The id of a task submitted at this tick to a queue of this slot."""
     milliseconds, serial = divmod(tick, SERIALS_PER_MILLISECOND)
-    # Formatted the old way, which takes half the time: every submit comes by here.
-    return TaskId("%012x8%03x%04x%012x" % (milliseconds, serial, 0b10 << 14 | slot, noise))  # noqa: UP031
+    # By its bytes, which takes a third of the time that formatting takes: every submit comes by here.
+    return TaskId(_pack(milliseconds << 16 | 8 << 12 | serial, 0b10 << 14 | slot, noise).hex())
 
 
 def slot_of_id(task: TaskId) -> int:
     """The slot that a task id carries."""
-    return int(task[16:20], 16) & (SLOTS - 1)
+    return int(task[PLACE], 16) & (SLOTS - 1)
+
+
+def place_of(slot: int) -> str:
+    """A slot as task ids carry it: the letters of an id at `PLACE`."""
+    return f"{0b10 << 14 | slot:04x}"
 
 
 def parse_task_id(text: str) -> TaskId:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidSettings, InvalidTask, PayloadTooLarge
 from fairlead.core.identity import TaskId, check_name, parse_task_id
@@ -55,8 +56,9 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
     _check(submission, settings)
     priority = settings.defaults.priority if submission.priority is None else submission.priority
     defaults = settings.defaults.of(priority)
-    due = _due(submission, now)
+    due = now if submission.delay is None and submission.run_at is None else _due(submission, now)
     timeout = defaults.timeout if submission.timeout is None else submission.timeout
+    # Python passes more than 15 keywords by way of a dictionary, which takes as long as all the rest of this.
     spec = Spec(
         id=task_id,
         queue=submission.queue,
@@ -68,16 +70,17 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         max_retries=defaults.max_retries if submission.max_retries is None else submission.max_retries,
         max_crashes=settings.defaults.max_crashes if submission.max_crashes is None else submission.max_crashes,
         backoff=_retry(submission, settings),
-        idempotency_key=submission.idempotency_key,
-        key_until=now + settings.key_retention if submission.idempotency_key is not None else None,
         tenant=submission.tenant,
         tags=submission.tags,
         trace=submission.trace,
         concurrency_key=submission.concurrency_key,
-        after=_after(submission) if submission.after else None,
     )
+    if submission.idempotency_key is not None:
+        key_until = now + settings.key_retention
+        spec = replace(spec, idempotency_key=submission.idempotency_key, key_until=key_until)
     later = due > now
-    if spec.after is not None:
+    if submission.after:
+        spec = replace(spec, after=_after(submission))
         # The store counts what is still to wait for, and lets the alarm ring when that is nothing.
         status = Status(
             state=State.SCHEDULED,

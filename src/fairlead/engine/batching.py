@@ -7,12 +7,14 @@ pays the round trip or the fsync once for many.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+_Call: TypeAlias = tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]
+"""What someone wants to be sent, and what they wait for."""
 
 
 class Batcher(Generic[Item, Answer]):
@@ -23,19 +25,20 @@ class Batcher(Generic[Item, Answer]):
             raise ValueError(f"a batch of at most {limit} items sends nothing; use 1 or more")
         self._send = send
         self._limit = limit
-        self._waiting: deque[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]] = deque()
+        self._waiting: list[_Call[Item, Answer]] = []
         self._sending: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop
+        """The loop that it sends in."""
 
-    async def __call__(self, items: Sequence[Item]) -> Sequence[Answer]:
+    def answers(self, items: Sequence[Item]) -> asyncio.Future[Sequence[Answer]]:
         """The answers to these items, in their order, sent along with whatever else waits."""
-        if not items:
-            return []
-        loop = asyncio.get_running_loop()
-        answers: asyncio.Future[Sequence[Answer]] = loop.create_future()
+        if self._sending is None:
+            self._loop = asyncio.get_running_loop()
+        answers: asyncio.Future[Sequence[Answer]] = self._loop.create_future()
         self._waiting.append((items, answers))
         if self._sending is None:
-            self._sending = loop.create_task(self._run())
-        return await answers
+            self._sending = self._loop.create_task(self._run())
+        return answers
 
     async def _run(self) -> None:
         try:
@@ -48,19 +51,21 @@ class Batcher(Generic[Item, Answer]):
                 answers.cancel()
             self._waiting.clear()
 
-    def _next_batch(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]]:
+    def _next_batch(self) -> list[_Call[Item, Answer]]:
         """Whole calls, up to the limit; a call larger than that goes alone."""
-        batch = [self._waiting.popleft()]
-        size = len(batch[0][0])
-        while self._waiting and size + len(self._waiting[0][0]) <= self._limit:
-            batch.append(self._waiting.popleft())
-            size += len(batch[-1][0])
-        return batch
+        waiting, size = self._waiting, 0
+        for at, (items, _) in enumerate(waiting):
+            size += len(items)
+            if size > self._limit and at:
+                self._waiting = waiting[at:]
+                return waiting[:at]
+        self._waiting = []
+        return waiting
 
-    async def _send_batch(self, batch: list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]]) -> None:
+    async def _send_batch(self, batch: list[_Call[Item, Answer]]) -> None:
         items = batch[0][0] if len(batch) == 1 else [item for call, _ in batch for item in call]
         try:
-            answers = await self._send(items)
+            answers = await self._send(items) if items else []
         except asyncio.CancelledError:
             for _, future in batch:
                 future.cancel()
@@ -74,6 +79,7 @@ class Batcher(Generic[Item, Answer]):
             return
         start = 0
         for call, future in batch:
+            end = start + len(call)
             if not future.done():
-                future.set_result(answers[start : start + len(call)])
-            start += len(call)
+                future.set_result(answers[start:end])
+            start = end

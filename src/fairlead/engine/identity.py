@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import itertools
 import os
 import random
@@ -10,11 +11,10 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from fairlead.core.identity import NOISE_BITS, LeaseToken, TaskId, slot_of, task_id, tick_of
+from fairlead.core.identity import NOISE_BYTES, LeaseToken, TaskId, slot_of, task_id, tick_of
 from fairlead.core.instant import Instant
 
 _TOKEN_BYTES = 15
-_NOISE_BYTES = NOISE_BITS // 8
 _PAGE_BYTES = 4096
 
 
@@ -29,32 +29,31 @@ class Chance(Protocol):
 
 
 class _Urn(random.SystemRandom):
-    """The system's randomness, drawn a page at a time: asking the system for every id would cost more than the id."""
+    """The system's randomness, drawn a page at a time: asking the system for every id would cost more than the id.
+
+    A page is read by single calls of C, so that no two threads read the same of it.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._page = b""
-        self._at = 0
+        self._page = io.BytesIO()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
     def randbytes(self, n: int) -> bytes:
-        with self._lock:
-            start, end = self._at, self._at + n
-            if end > len(self._page):
-                self._page = os.urandom(max(n, _PAGE_BYTES))
-                start, end = 0, n
-            self._at = end
-            return self._page[start:end]
+        drawn = self._page.read(n)
+        if len(drawn) < n:
+            page = io.BytesIO(os.urandom(max(n, _PAGE_BYTES)))
+            drawn = page.read(n)
+            self._page = page
+        return drawn
 
     def getrandbits(self, k: int) -> int:
         size = (k + 7) // 8
         return int.from_bytes(self.randbytes(size)) >> (size * 8 - k)
 
     def _forget(self) -> None:
-        """A child of a fork must not draw what its parent draws; nor wait for a lock that nobody holds there."""
-        self._lock = threading.Lock()
-        self._page = b""
+        """A child of a fork must not draw what its parent draws."""
+        self._page = io.BytesIO()
 
 
 _URN = _Urn()
@@ -79,7 +78,7 @@ class IdMaker:
             if tick <= self._last:
                 tick = self._last + 1
             self._last = tick
-        return task_id(tick, slot_of(queue), int.from_bytes(self._chance.randbytes(_NOISE_BYTES)))
+        return task_id(tick, slot_of(queue), self._chance.randbytes(NOISE_BYTES))
 
     def task_ids(self, queues: Sequence[str], at: Instant) -> list[TaskId]:
         """One id for each of these queues, in their order."""
@@ -89,11 +88,11 @@ class IdMaker:
             first = max(tick_of(at), self._last + 1)
             self._last = first + len(queues) - 1
         # Drawn for the whole batch at once, and nothing is kept for the next: a fork would repeat it.
-        noise = self._chance.randbytes(len(queues) * _NOISE_BYTES)
+        noise = self._chance.randbytes(len(queues) * NOISE_BYTES)
         slots = {queue: slot_of(queue) for queue in set(queues)}
         return [
-            task_id(tick, slots[queue], int.from_bytes(noise[start : start + _NOISE_BYTES]))
-            for tick, queue, start in zip(itertools.count(first), queues, range(0, len(noise), _NOISE_BYTES))
+            task_id(tick, slots[queue], noise[start : start + NOISE_BYTES])
+            for tick, queue, start in zip(itertools.count(first), queues, range(0, len(noise), NOISE_BYTES))
         ]
 
     def serial(self, at: Instant) -> str:

@@ -62,8 +62,8 @@ class Ledger:
         self.add: Callable[[Sequence[Task]], Awaitable[Sequence[Receipt]]] = self._add
         self.apply: Callable[[Sequence[Change]], Awaitable[Sequence[Verdict]]] = self._apply
         if batching:
-            self.add = Batcher(self._add)
-            self.apply = Batcher(self._apply)
+            self.add = Batcher(self._add).answers
+            self.apply = Batcher(self._apply).answers
 
     def decide(self, task: Task, event: Event, now: Instant, guard: Guard) -> Change:
         """The change that an event makes to a task."""

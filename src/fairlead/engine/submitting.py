@@ -57,16 +57,16 @@ class Submitter:
             if isinstance(answer, FairleadError):
                 raise answer
             return answer
-        if self._book.stale:
+        fresh_for = self._book.fresh_for
+        if fresh_for <= 0:
             await self._book.refresh()
         now, queue = self._clock.now(), submission.queue
         task = accept(submission, self._ids.task_id(queue, now), now, self._book.settings_of(queue))
         (receipt,) = await self._ledger.add((task,))
-        added = isinstance(receipt, Added)
-        answer = Submitted(task) if added else await self._submitted(submission, task, receipt)
+        answer = Submitted(task) if type(receipt) is Added else await self._submitted(submission, task, receipt)
         if self._ledger.unfinished:
             await self._ledger.finish()
-        if self._book.fresh_for <= SOON:
+        if fresh_for <= SOON:
             # Here it delays no task; in front of the next submit it would.
             await self._book.refresh(SOON)
         if isinstance(answer, FairleadError):

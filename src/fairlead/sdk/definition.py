@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask
 from fairlead.core.identity import TaskId, parse_task_id
@@ -20,6 +21,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import OnFailure, Priority
 from fairlead.engine.engine import Submitted
 from fairlead.engine.inline import run_inline
+from fairlead.engine.lookout import FRESH
 from fairlead.sdk.connection import Link
 from fairlead.sdk.handle import TaskHandle
 from fairlead.sdk.heeding import heed
@@ -87,6 +89,8 @@ class TaskDefinition(Generic[P, R]):
         self._connect = connect
         self._template = template(handler.type, _without_function(options))
         self._key_of = _function_in(options)
+        self._doubt_at = 0.0
+        """When to ask next whether anyone could run its tasks: the engine looks no more often than that."""
 
     def __repr__(self) -> str:
         return f"<task type {self.handler.type}>"
@@ -94,6 +98,7 @@ class TaskDefinition(Generic[P, R]):
     def options(self, **options: Unpack[Options]) -> Self:
         """The same task type with other options."""
         other = copy.copy(self)
+        other._doubt_at = 0.0
         other._template = amended(self._template, _without_function(options))
         if "concurrency_key" in options:
             other._key_of = _function_in(options)
@@ -101,26 +106,32 @@ class TaskDefinition(Generic[P, R]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to submit later, alone or among many; raises InvalidTask if it does not fit the signature."""
+        return Call(self._submission(args, kwargs), self)
+
+    def _submission(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Submission:
         parameters = self.handler.signature.encode(args, kwargs)
-        submission = msgspec.structs.replace(self._template, parameters=parameters)
-        if self._key_of is not None:
-            submission = msgspec.structs.replace(submission, concurrency_key=_key(self._key_of(*args, **kwargs)))
-        return Call(submission, self)
+        if self._key_of is None:
+            return replace(self._template, parameters=parameters)
+        return replace(self._template, parameters=parameters, concurrency_key=_key(self._key_of(*args, **kwargs)))
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Have a worker call the function with these arguments; the task is stored when this returns."""
-        submission = self.call(*args, **kwargs).submission
+        submission = self._submission(args, kwargs)
         engine = await self._connect().engine()
         submitted = await engine.submit(submission)
-        heed(submitted.task.spec.type, await engine.doubts(submitted))
+        if time.monotonic() >= self._doubt_at:
+            heed(submitted.task.spec.type, await engine.doubts(submitted))
+            self._doubt_at = time.monotonic() + FRESH / SECOND
         return self.handle(submitted)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit`, from synchronous code."""
-        submission = self.call(*args, **kwargs).submission
+        submission = self._submission(args, kwargs)
         engine = self._connect().inline()
         submitted = run_inline(engine.submit(submission))
-        heed(submitted.task.spec.type, run_inline(engine.doubts(submitted)))
+        if time.monotonic() >= self._doubt_at:
+            heed(submitted.task.spec.type, run_inline(engine.doubts(submitted)))
+            self._doubt_at = time.monotonic() + FRESH / SECOND
         return self.handle(submitted)
 
     async def submit_many(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
@@ -149,7 +160,7 @@ class TaskDefinition(Generic[P, R]):
 
         The connection is psycopg's, asyncpg's or SQLAlchemy's, asynchronous. A queue's bound is not checked.
         """
-        submission = self.call(*args, **kwargs).submission
+        submission = self._submission(args, kwargs)
         engine = await self._connect().engine()
         task = await engine.prepare(submission)
         await add_in(connection, self._connect().url, task, engine.clock.now())
@@ -157,7 +168,7 @@ class TaskDefinition(Generic[P, R]):
 
     def submit_in_sync(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit_in`, on a synchronous connection of psycopg's or SQLAlchemy's."""
-        submission = self.call(*args, **kwargs).submission
+        submission = self._submission(args, kwargs)
         engine = self._connect().inline()
         task = run_inline(engine.prepare(submission))
         add_in_sync(connection, self._connect().url, task, engine.clock.now())
@@ -223,7 +234,7 @@ def template(task_type: str, options: Mapping[str, Any]) -> Submission:
 
 def amended(submission: Submission, options: Mapping[str, Any]) -> Submission:
     """A submission with some options changed."""
-    return msgspec.structs.replace(submission, **_fields(options))
+    return replace(submission, **_fields(options))
 
 
 def _fields(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Endings:
 
     def __init__(self, engine: Engine, stopping: asyncio.Event) -> None:
         self._engine = engine
-        self._get = Batcher(engine.store.get)
+        self._get = Batcher(engine.store.get).answers
         self._stopping = stopping
         self._waiting: dict[TaskId, set[asyncio.Future[None]]] = {}
         self._count = 0

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import structs
 
 from fairlead.core.events import Event, Outcome
-from fairlead.core.identity import LeaseToken, TaskId, WorkerId, slot_of, task_id, tick_of
+from fairlead.core.identity import NOISE_BYTES, LeaseToken, TaskId, WorkerId, slot_of, task_id, tick_of
 from fairlead.core.instant import DAY, MINUTE, SECOND, Instant, Span
 from fairlead.core.lifecycle import decide
 from fairlead.core.limits import Limits
@@ -35,7 +35,7 @@ _numbers = itertools.count()
 def an_id(queue: str = "default", number: int | None = None) -> TaskId:
     """An id that sorts by its number; the next number if none is given."""
     serial = next(_numbers) if number is None else number
-    return task_id(tick_of(NOW) + serial, slot_of(queue), serial)
+    return task_id(tick_of(NOW) + serial, slot_of(queue), serial.to_bytes(NOISE_BYTES))
 
 
 def a_token() -> LeaseToken:

@@ -33,7 +33,9 @@ class Signature:
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """A call as a JSON object; raises InvalidTask, with the path, when it does not fit the signature."""
         try:
-            parameters = _encode(self._named(args, kwargs))
+            # What most calls look like needs no binding, which is slow.
+            simple = not kwargs and len(args) in self._counts
+            parameters = _encode(self._arguments(*args) if simple else self._bound(args, kwargs))
             if self._rest is None:
                 self._decoder.decode(parameters)
             else:
@@ -42,11 +44,8 @@ class Signature:
             raise InvalidTask("parameters", f"{self._name}() cannot be called like this: {error}") from None
         return parameters
 
-    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, in the order of the signature; raises TypeError when they do not fit it."""
-        if not kwargs and len(args) in self._counts:
-            # What most calls look like needs no binding, which is slow.
-            return dict(zip(self._fields, args, strict=False))
         arguments = dict(self._signature.bind(*args, **kwargs).arguments)
         if self._rest is not None:
             arguments |= arguments.pop(self._rest, {})
@@ -122,7 +121,8 @@ class Signature:
             ) from None
 
     @functools.cached_property
-    def _decoder(self) -> msgspec.json.Decoder[Any]:
+    def _arguments(self) -> Callable[..., msgspec.Struct]:
+        """The arguments as a struct; made by position, where a call that names none of them is possible."""
         # A parameter that is left out stays unset, so that the function's own default is used, as in any call.
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
             (name, self._hints.get(name, Any))
@@ -130,8 +130,12 @@ class Signature:
             else (name, self._hints.get(name, Any) | UnsetType, UNSET)
             for name in self._fields
         ]
-        arguments = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=self._rest is None)
-        return self._usable(arguments)
+        named = not self._counts
+        return msgspec.defstruct("Arguments", fields, kw_only=named, forbid_unknown_fields=self._rest is None)
+
+    @functools.cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        return self._usable(self._arguments)
 
     @functools.cached_property
     def _rest_decoder(self) -> msgspec.json.Decoder[Any]:

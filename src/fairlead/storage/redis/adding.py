@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidTask
-from fairlead.core.identity import TaskId, slot_of_id
+from fairlead.core.identity import PLACE, TaskId, slot_of_id
 from fairlead.core.instant import Instant
 from fairlead.core.task import After, State, Task
 from fairlead.storage.redis import scripts
@@ -84,7 +84,11 @@ class Adder:
         for at, task in enumerate(tasks):
             kind = self._kind(task)
             slots.add(kind.slot)
-            by_lane.setdefault(kind.lanes[task.status.priority], []).append((at, task, kind, task_value(task, kind)))
+            lane, entry = kind.lanes[task.status.priority], (at, task, kind, task_value(task, kind))
+            if lane in by_lane:
+                by_lane[lane].append(entry)
+            else:
+                by_lane[lane] = [entry]
         chunks = [(lane, chunk) for lane, part in by_lane.items() for chunk in cut(part, _size)]
         await self._registry.register(slots)
         replies = await self._client.run(
@@ -127,7 +131,7 @@ class Adder:
 
     def _kind(self, task: Task) -> Kind:
         kind = self._keys.kind(task.spec)
-        if slot_of_id(task.spec.id) != kind.slot:
+        if task.spec.id[PLACE] != kind.place:
             raise InvalidTask("id", f"task id {task.spec.id} is not of queue {kind.queue!r}; let submit make ids")
         return kind
 

@@ -45,7 +45,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from fairlead.core.identity import TaskId, slot_of
+from fairlead.core.identity import TaskId, place_of, slot_of
 from fairlead.core.task import Lane, Priority, Spec, State
 
 CODES: Final = {
@@ -87,6 +87,8 @@ class Kind(Struct, frozen=True):
     descriptor: bytes
     queue: str
     slot: int
+    place: str
+    """Its slot, as the ids of its tasks have it."""
     base: bytes
     """What every key of its slot begins with."""
     lanes: tuple[str, ...]
@@ -143,7 +145,8 @@ class Keys:
             slot = self.slot(spec.queue)
             lanes = tuple(f"{digest}{int(priority)}" for priority in Priority)
             mark = msgspec.msgpack.encode(digest)
-            kind = self._kinds[what] = Kind(digest, descriptor, spec.queue, slot, self.base(slot), lanes, mark, keyed)
+            place, base = place_of(slot), self.base(slot)
+            kind = self._kinds[what] = Kind(digest, descriptor, spec.queue, slot, place, base, lanes, mark, keyed)
         return kind
 
 
