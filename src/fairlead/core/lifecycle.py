@@ -106,8 +106,8 @@ def rebuilt(task: Task, now: Instant, *, rules: Rules) -> Status:
 def settlement(lease: Lease, outcome: Outcome) -> str:
     """What `Status.settled` holds once this outcome is accepted: equal again when the same is said again."""
     said = (outcome.result or b"") if isinstance(outcome, Completed) else _said(outcome)
-    # Formatted the old way, which takes half the time: every settle comes by here.
-    return "%s:%s:%08x" % (lease.token, outcome.name, zlib.crc32(said))  # noqa: UP031
+    # As bytes and then as digits, which takes half the time of formatting a number: every settle comes by here.
+    return f"{lease.token}:{outcome.name}:{zlib.crc32(said).to_bytes(4, 'big').hex()}"
 
 
 def _said(outcome: Failed | TimedOut | Crashed | HandedBack | CancelConfirmed) -> bytes:
