@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
+
+import pytest
 
 from fairlead.worker.serving import Service, serve
 
@@ -71,3 +74,27 @@ def test_who_is_asked_to_leave_before_anything_runs_simply_leaves() -> None:
 
     serve(prepare, close, lambda: closed.append(False))
     assert closed == [True]
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "meanwhile"),
+    [(700, 10_000), (50_000, 50_000), (0, 0)],
+    ids=["python's own", "less often yet", "never"],
+)
+def test_the_garbage_collector_looks_rarely_while_services_run(asked_for: int, meanwhile: int) -> None:
+    seen: list[tuple[int, int, int]] = []
+    before = gc.get_threshold()
+    gc.set_threshold(asked_for, 7, 8)
+
+    async def prepare() -> list[Service]:
+        seen.append(gc.get_threshold())
+        done = Steady()
+        done.leave()
+        return [done]
+
+    try:
+        serve(prepare, nothing)
+        assert seen == [(meanwhile, 7, 8)]
+        assert gc.get_threshold() == (asked_for, 7, 8)
+    finally:
+        gc.set_threshold(*before)

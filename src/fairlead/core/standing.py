@@ -57,7 +57,9 @@ def ended(
 ) -> Status:
     """Nothing more happens to the task by itself, but for being forgotten when its retention ends."""
     status = task.status
-    forgotten = max(now + rules.retention.of(state), task.spec.key_until or 0)
+    forgotten, key_until = now + rules.retention.of(state), task.spec.key_until
+    if key_until is not None:
+        forgotten = max(forgotten, key_until)
     return replace(
         status,
         state=state,

@@ -82,8 +82,7 @@ class Ledger:
 
     def tell_settled(self, tasks: Sequence[Task], at: Instant) -> None:
         """Say how tasks have come out of their attempts, and count them."""
-        for task in tasks:
-            self.meter.count(task, at)
+        self.meter.count(tasks, at)
         self.tell(tasks, at)
 
     def tell_change(self, task: Task, change: Change, at: Instant) -> None:

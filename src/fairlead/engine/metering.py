@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -48,21 +49,23 @@ class Meter:
         self._queue: str | None = None
         self._taking = [0, 0]
 
-    def count(self, task: Task, at: Instant) -> None:
-        """Count a task that stands like this after an attempt; one that will be tried again does not count."""
-        state = task.status.state
-        if state is COMPLETED:
-            failed = 0
-        elif state is State.FAILED or state is State.DEAD_LETTER:
-            failed = 1
-        else:
-            return
-        worker = worker_of(task)
-        if worker != self._worker or task.spec.queue != self._queue or not 0 <= at - self._start < _SLICE:
-            self._turn_to(worker, task.spec.queue, at)
-        self._slice[failed] += 1
-        self._taking[0] += 1
-        self._taking[1] += at - (task.status.started_at or at)
+    def count(self, tasks: Sequence[Task], at: Instant) -> None:
+        """Count tasks that stand like this after an attempt; one that will be tried again does not count."""
+        for task in tasks:
+            status, queue = task.status, task.spec.queue
+            if status.state is COMPLETED:
+                failed = 0
+            elif status.state is State.FAILED or status.state is State.DEAD_LETTER:
+                failed = 1
+            else:
+                continue
+            worker = worker_of(task)
+            if worker != self._worker or queue != self._queue or not 0 <= at - self._start < _SLICE:
+                self._turn_to(worker, queue, at)
+            self._slice[failed] += 1
+            taking = self._taking
+            taking[0] += 1
+            taking[1] += at - (status.started_at or at)
 
     def total(self, now: Instant) -> Throughput:
         """What was counted for all workers together."""

@@ -77,7 +77,7 @@ class Attempt:
                 result = encode_result(handler, returned)
             else:
                 result = await self._call_elsewhere(handler)
-            return CancelConfirmed() if self._should_cancel else Completed(result)
+            return CancelConfirmed() if self._context.cancel_asked and self._should_cancel else Completed(result)
         except asyncio.CancelledError:
             self._uncancel()
             return self._stopped()
@@ -147,7 +147,7 @@ class Attempt:
 
     @property
     def _should_cancel(self) -> bool:
-        return self._stop is not None and self._stop is Stop.CANCEL
+        return self._stop is Stop.CANCEL
 
     def _uncancel(self) -> None:
         """Let this task await again: the cancellation was ours, and it has done its work."""

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 log = logging.getLogger("fairlead.worker")
 
 _LAST_WORDS: Final = 2.0
+
+_OBJECTS: Final = 10_000
+"""So many new objects make the garbage collector look for cycles among them: more than the tasks that run at once are
+made of, which come and go in waves. By Python's own 700 it looks into each wave, several times, and finds nothing."""
 
 
 class Service(Protocol):
@@ -32,11 +37,23 @@ def serve(
     """Run what `prepare` makes until SIGTERM or SIGINT; a second signal makes the leaving urgent."""
     overdue = threading.Timer(_LAST_WORDS, _leave_behind)
     overdue.daemon = True
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with _rare_collections(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(prepare, close, ready))
         # Closing the loop waits for what still runs in it, and all of that was handed back.
         overdue.start()
     overdue.cancel()
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Have the garbage collector look less often, unless the application has turned it off or has it look less yet."""
+    before = gc.get_threshold()
+    if 0 < before[0] < _OBJECTS:
+        gc.set_threshold(_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _leave_behind() -> None:

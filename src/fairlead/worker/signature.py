@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 
 from fairlead.core.errors import InvalidTask
 
@@ -71,8 +72,9 @@ class Signature:
         _ = self._decoder, self._rest_decoder, self._result_decoder
 
     def _values(self, parameters: bytes) -> dict[str, Any]:
-        arguments = self._decoder.decode(parameters)
-        values = {name: value for name in self._fields if (value := getattr(arguments, name)) is not UNSET}
+        values = asdict(self._decoder.decode(parameters))
+        if self._optional:
+            values = {name: value for name, value in values.items() if value is not UNSET}
         if self._rest is not None:
             further = _decode_raw(parameters)
             values |= {name: self._further(name, further[name]) for name in further.keys() - set(self._fields)}
@@ -99,6 +101,11 @@ class Signature:
     @functools.cached_property
     def _fields(self) -> tuple[str, ...]:
         return tuple(each.name for each in self._signature.parameters.values() if each.kind in _NAMED)
+
+    @functools.cached_property
+    def _optional(self) -> bool:
+        """Whether a parameter may be left out."""
+        return any(self._signature.parameters[name].default is not inspect.Parameter.empty for name in self._fields)
 
     @functools.cached_property
     def _counts(self) -> range:

@@ -22,8 +22,8 @@ class Traces:
     """The spans of a worker's attempts. Where nothing is traced there are none, and it costs next to nothing."""
 
     def __init__(self) -> None:
-        self._spans: dict[tuple[TaskId, int], tuple[Span, int]] = {}
-        """By task and attempt: the span, and when the attempt ended."""
+        self.under_way: dict[tuple[TaskId, int], tuple[Span, int]] = {}
+        """By task and attempt: the span, and when the attempt ended. While it is empty there is nothing to tell of."""
 
     def begin(self, task: Task) -> None:
         """Begin the span of an attempt, as a child of the submit's, and make it the current one."""
@@ -51,14 +51,14 @@ class Traces:
             },
         )
         context.attach(trace.set_span_in_context(span))
-        self._spans[spec.id, status.attempts] = span, 0
+        self.under_way[spec.id, status.attempts] = span, 0
 
     def end(self, task: Task, outcome: Outcome | None) -> None:
         """Take note of how an attempt ended; without an outcome its lease is lost, and so ends the span."""
-        if not self._spans or (found := self._spans.get((task.id, task.status.attempts))) is None:
+        if (found := self.under_way.get((task.id, task.status.attempts))) is None:
             return
         span, _ = found
-        self._spans[task.id, task.status.attempts] = span, time.time_ns()
+        self.under_way[task.id, task.status.attempts] = span, time.time_ns()
         if isinstance(outcome, Failed | Crashed):
             failure = outcome.failure
             seen = {"exception.type": failure.type, "exception.message": failure.message}
@@ -70,7 +70,7 @@ class Traces:
 
     def settled(self, task: Task, outcome: Outcome | None, answer: Task | LeaseLost | None) -> None:
         """End the span of an attempt: what became of the task is known now, or never will be."""
-        if not self._spans or (found := self._spans.pop((task.id, task.status.attempts), None)) is None:
+        if (found := self.under_way.pop((task.id, task.status.attempts), None)) is None:
             return
         from opentelemetry.trace import Status, StatusCode
 

@@ -209,7 +209,8 @@ class Worker:
         task = attempt.task
         self._traces.begin(task)
         outcome = await attempt.run()
-        self._traces.end(task, outcome)
+        if self._traces.under_way:
+            self._traces.end(task, outcome)
         task_id = task.spec.id
         if self._attempts.get(task_id) is attempt:
             del self._attempts[task_id]
@@ -257,10 +258,12 @@ class Worker:
                 for settlement in batch:
                     await self._settle_batch([settlement])
             return
-        for said, answer in zip(batch, answers, strict=True):
-            self._traces.settled(said.task, said.outcome, answer)
+        for answer in answers:
             if isinstance(answer, LeaseLost):
                 log.warning("task %s: its lease was lost before it was settled; its outcome is dropped", answer.task_id)
+        if self._traces.under_way:
+            for said, answer in zip(batch, answers, strict=True):
+                self._traces.settled(said.task, said.outcome, answer)
         self._keeper.drop([settlement.task for settlement in batch])
 
     def _track(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -272,7 +275,9 @@ class Worker:
 
     def _slot_is_free(self) -> None:
         self._free += 1
-        self._freed.set()
+        if self._free == 1:
+            # Only then may someone wait for it.
+            self._freed.set()
 
     def _heard(self, task_id: TaskId, pulse: Pulse) -> None:
         """The keeper has news of a lease."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from fairlead.core.identity import TaskId, slot_of_id
+from fairlead.core.identity import SLOTS, TaskId
 from fairlead.core.instant import Instant, Span
+from fairlead.core.task import ENDED
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.codec import encode
@@ -20,6 +22,9 @@ Entry: TypeAlias = tuple[int, int, tuple[Word, ...]]
 
 _Chunk: TypeAlias = tuple[Sequence[int], Call]
 """The places of the entries in a call, and the call."""
+
+_HELD: Final = struct.Struct(">cI").pack
+_SEEN: Final = struct.Struct(">cII").pack
 
 _PULSES: Final = {b"h": Pulse.HELD, b"c": Pulse.CANCEL, b"l": Pulse.LOST}
 _VERDICTS: Final = {
@@ -106,13 +111,13 @@ def entry_of(task_id: TaskId, guard: Word, value: bytes) -> Entry:
     if packed is None:
         # In no slot will a task be found.
         return 0, len(value), (b"", guard, value)
-    return slot_of_id(task_id), len(value), (packed, guard, value)
+    return (packed[8] << 8 | packed[9]) % SLOTS, len(value), (packed, guard, value)
 
 
 def _are_outcomes(changes: Sequence[Change]) -> bool:
     """Whether these are ends of different tasks, by the holders of their leases: what settle.lua can do."""
     for change in changes:
-        if change.status is None or not change.status.state.ended or not isinstance(change.guard, Held):
+        if change.status is None or change.status.state not in ENDED or type(change.guard) is not Held:
             return False
     return len({change.id for change in changes}) == len(changes)
 
@@ -123,5 +128,5 @@ def _beat_entry(beat: Beat) -> Entry:
 
 def _guard(guard: Held | Seen) -> bytes:
     if isinstance(guard, Held):
-        return b"h%b%b" % (guard.version.to_bytes(4, "big"), guard.token.encode())
-    return b"s%b%b" % (guard.version.to_bytes(4, "big"), guard.beats.to_bytes(4, "big"))
+        return _HELD(b"h", guard.version) + guard.token.encode()
+    return _SEEN(b"s", guard.version, guard.beats)

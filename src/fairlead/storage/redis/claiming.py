@@ -13,7 +13,7 @@ from fairlead.core.task import Task
 from fairlead.storage.redis.client import Call, Client
 from fairlead.storage.redis.codec import encode, task_of
 from fairlead.storage.redis.cutting import CHUNK_BYTES, CLAIM_CHUNK
-from fairlead.storage.redis.keys import Keys, id_text
+from fairlead.storage.redis.keys import Keys
 from fairlead.storage.redis.listening import SHORTEST, wait_call
 from fairlead.storage.redis.node import Interrupted
 from fairlead.storage.redis.scripts import Writers
@@ -111,4 +111,4 @@ def _tasks_in(reply: Reply) -> list[Task]:
     """The tasks in what a script answered; none in an error."""
     if isinstance(reply, ReplyError):
         return []
-    return [task_of(id_text(reply[at]), reply[at + 1]) for at in range(1, len(reply), 2)]
+    return [task_of(reply[at].hex(), reply[at + 1]) for at in range(1, len(reply), 2)]

@@ -8,6 +8,7 @@
 -- Returns 1 when all are applied | nil when apply.lua is to be called.
 
 local base = KEYS[1]
+local sub, fields = string.sub, cmsgpack.unpack_limit
 local ids, keys, number = {}, {}, 0
 for at = 1, #ARGV, 3 do
   number = number + 1
@@ -19,35 +20,51 @@ if call('exists', base .. 'v') == 1 then
   return false
 end
 
-local stored, alarms = {}, {}
+local stored, alarms, left, groups = {}, {}, {}, {}
 for at = 1, number do
-  local value = values[at]
+  local id, value, guard, bytes = ids[at], values[at], ARGV[3 * at - 1], ARGV[3 * at]
   if not value then
     return false
   end
-  local guard, bytes = ARGV[3 * at - 1], ARGV[3 * at]
-  local _, start, kind, key = cmsgpack.unpack_limit(value, 3, 1)
-  local _, state, priority, _, _, version, _, _, _, _, _, lease = cmsgpack.unpack_limit(value, 11, start + 3)
-  if state ~= 'executing' or version ~= number_in('>I4', guard, 2) or lease[1] ~= string.sub(guard, 6)
+  local _, start, kind, key = fields(value, 3, 1)
+  local lease_at, state, priority, _, _, version = fields(value, 10, start + 3)
+  -- A lease is an array with its token in front. Read past the array's head, it takes no table.
+  local _, token = fields(value, 1, lease_at + 1)
+  if state ~= 'executing' or version ~= number_in('>I4', guard, 2) or token ~= sub(guard, 6)
       or type(key) == 'table' then
     return false
   end
-  local _, outcome, priority_then, _, _, _, _, _, _, _, alarm = cmsgpack.unpack_limit(bytes, 10, 3)
-  local code = CODE[outcome]
-  count_one(lane_of(kind, priority), 'e', -1)
-  count_one(lane_of(kind, priority_then), code, 1)
-  put(planted, base .. 'i' .. code, ids[at])
-  if alarm then
-    alarms[#alarms + 1] = text_of(alarm)
-    alarms[#alarms + 1] = ids[at]
+  local _, outcome, priority_then, _, _, _, _, _, _, _, alarm = fields(bytes, 10, 3)
+  local lane, lane_then = lane_of(kind, priority), lane_of(kind, priority_then)
+  left[lane] = (left[lane] or 0) + 1
+  local group = groups[outcome]
+  if not group then
+    group = { ids = {}, number = 0, lanes = {} }
+    groups[outcome] = group
   end
-  stored[2 * at - 1] = keys[at]
-  stored[2 * at] = string.sub(value, 1, start) .. bytes
-  note(base, ids[at])
+  group.number = group.number + 1
+  group.ids[group.number] = id
+  group.lanes[lane_then] = (group.lanes[lane_then] or 0) + 1
+  if alarm then
+    local last = #alarms
+    alarms[last + 1], alarms[last + 2] = text_of(alarm), id
+  end
+  stored[2 * at - 1], stored[2 * at] = keys[at], sub(value, 1, start) .. bytes
+  note(base, id)
 end
 store_all(stored)
 removals[base .. 'e'] = ids
 adds[base .. 'a'] = alarms
 uprooted[base .. 'iw'] = ids
+for lane, by in pairs(left) do
+  counted[lane .. 'e'] = -by
+end
+for outcome, group in pairs(groups) do
+  local code = CODE[outcome]
+  planted[base .. 'i' .. code] = group.ids
+  for lane, by in pairs(group.lanes) do
+    counted[lane .. code] = by
+  end
+end
 flush(base)
 return 1
