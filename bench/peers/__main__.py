@@ -21,7 +21,7 @@ from bench.peers.kinds import KINDS, QUICK, Amounts, Kind
 from bench.peers.processes import Failed
 from bench.peers.reporting import Report
 from bench.peers.servers import Servers
-from bench.peers.targets import OBSERVED, named_peers
+from bench.peers.targets import OBSERVED, rivals
 
 FOLDER: Final = ROOT / "build" / "peers"
 BYTES: Final = "bytes per waiting task"
@@ -61,7 +61,7 @@ class Driver:
     def run_round(self, turn: int) -> None:
         """Each kind of work in turn, on every contestant in turn."""
         for kind in KINDS:
-            if self.wants(kind.name) and not (kind.once and turn):
+            if self.wants(kind.name):
                 for server in dict.fromkeys(one.contestant.server for one in self._contestants):
                     self._run_kind(turn, kind, server)
         if self.wants(BYTES) and turn == 0:
@@ -74,7 +74,9 @@ class Driver:
         if server not in kind.servers or not contestants:
             return
         ours, *peers = contestants
-        again = frozenset[str]() if kind.once else named_peers(server, kind.name)
+        if kind.once and turn:
+            peers = []
+        again = rivals(server, kind.name, [one.contestant.name for one in peers])
         # Ours has just run beside the first of them.
         peers.sort(key=lambda one: one.contestant.name not in again)
         for at, environment in enumerate([ours, *peers]):

@@ -33,7 +33,7 @@ PATIENCE: Final = 120.0
 """Seconds within which a contestant has submitted what it was asked for."""
 _COMPILED: Final = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "compiled")}
 """What is installed has been compiled: a process that compiles all it imports starts late and keeps the memory."""
-_SETTLES: Final = 1.0
+_SETTLES: Final = 2.0
 _IDLE: Final = 5.0
 _FEW: Final = 100
 

@@ -45,7 +45,7 @@ class Kind(Struct, frozen=True):
     name: str
     run: Callable[[Contest, Amounts], Figures]
     once: bool = False
-    """It comes out alike every time, so that one round does."""
+    """It comes out alike every time, so that one round does for peers."""
     servers: frozenset[str] = frozenset({"redis", "postgresql", "sqlite", "http"})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from msgspec import Struct
@@ -120,10 +120,13 @@ def judged(ledger: Ledger, target: Target) -> Verdict:
     return Verdict(target, ledger.ratios(target.server, target.work, peer, target.peers_work), peer)
 
 
-def named_peers(server: str, work: str) -> frozenset[str]:
-    """The peers that targets for this work name: we are run again beside each."""
-    fitting = [target for target in RATIOS if target.server == server and target.work.startswith(work)]
-    return frozenset(target.against for target in fitting if target.against is not None)
+def rivals(server: str, work: str, peers: Collection[str]) -> frozenset[str]:
+    """Those of the peers with whom targets for this work compare us: we are run again beside each.
+
+    Not beside every Python peer for the best of them: there the targets are several times its figure.
+    """
+    against = {target.against for target in RATIOS if target.server == server and target.work.startswith(work)}
+    return frozenset(name for name in peers if BEST in against or name in against)
 
 
 def _counts(against: str, name: str) -> bool:

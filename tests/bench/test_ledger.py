@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.peers.ledger import Figure, Ledger
-from bench.peers.targets import BEST, BEST_PYTHON, RATIOS, TARGETS, Target, judged, named_peers
+from bench.peers.targets import BEST, BEST_PYTHON, RATIOS, TARGETS, Target, judged, rivals
 
 
 def ledger(*figures: tuple[int, str, float], work: str = "run") -> Ledger:
@@ -80,9 +80,12 @@ def test_a_spread_is_half_the_distance_of_the_extremes() -> None:
 
 
 def test_we_run_again_beside_the_peers_that_targets_name() -> None:
-    assert named_peers("redis", "submit by 50 at once") == {"SAQ", "BullMQ"}
-    assert "PgQueuer" in named_peers("postgresql", "latency")
-    assert named_peers("sqlite", "idle worker") == frozenset()
+    peers = ["Huey", "SAQ", "BullMQ"]
+    assert rivals("redis", "submit by 50 at once", peers) == {"SAQ", "BullMQ"}
+    assert rivals("redis", "submit by 50 at once", ["Huey", "SAQ"]) == {"SAQ"}
+    assert rivals("redis", "latency", peers) == set(peers)
+    assert rivals("postgresql", "latency", ["PgQueuer", "Procrastinate"]) == {"PgQueuer"}
+    assert rivals("sqlite", "idle worker", ["Huey"]) == frozenset()
 
 
 def test_no_target_is_there_twice() -> None:
