@@ -16,6 +16,7 @@ from fairlead.core.identity import (
     check_name,
     parse_task_id,
     place_of,
+    slot_in,
     slot_of,
     slot_of_id,
     task_id,
@@ -47,7 +48,7 @@ def test_ticks_never_go_back_and_tell_microseconds_apart(at: int) -> None:
 def test_an_id_carries_its_slot(at: int, slot: int, noise: bytes) -> None:
     made = task_id(tick_of(at), slot, noise)
 
-    assert slot_of_id(made) == slot
+    assert slot_of_id(made) == slot_in(bytes.fromhex(made)) == slot
     assert made[PLACE] == place_of(slot)
 
 

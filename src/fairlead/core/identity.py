@@ -59,6 +59,11 @@ def slot_of_id(task: TaskId) -> int:
     return int(task[PLACE], 16) & (SLOTS - 1)
 
 
+def slot_in(packed: bytes) -> int:
+    """The slot that the 16 bytes of a task id carry."""
+    return (packed[8] << 8 | packed[9]) % SLOTS
+
+
 def place_of(slot: int) -> str:
     """A slot as task ids carry it: the letters of an id at `PLACE`."""
     return f"{0b10 << 14 | slot:04x}"

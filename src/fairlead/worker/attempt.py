@@ -77,7 +77,7 @@ class Attempt:
                 result = encode_result(handler, returned)
             else:
                 result = await self._call_elsewhere(handler)
-            return CancelConfirmed() if self._context.cancel_asked and self._should_cancel else Completed(result)
+            return CancelConfirmed() if self._should_cancel else Completed(result)
         except asyncio.CancelledError:
             self._uncancel()
             return self._stopped()

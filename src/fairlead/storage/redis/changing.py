@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from fairlead.core.identity import SLOTS, TaskId
+from fairlead.core.identity import TaskId, slot_in
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import ENDED
 from fairlead.storage.redis import scripts
@@ -111,7 +111,7 @@ def entry_of(task_id: TaskId, guard: Word, value: bytes) -> Entry:
     if packed is None:
         # In no slot will a task be found.
         return 0, len(value), (b"", guard, value)
-    return (packed[8] << 8 | packed[9]) % SLOTS, len(value), (packed, guard, value)
+    return slot_in(packed), len(value), (packed, guard, value)
 
 
 def _are_outcomes(changes: Sequence[Change]) -> bool:
