@@ -32,11 +32,13 @@ class Servers:
 
     @property
     def versions(self) -> str:
-        """What runs here, for the report."""
+        """What runs here, and how durable it is, for the report."""
         with self._postgres.admin() as connection:
-            (postgres,) = connection.execute("SHOW server_version").fetchone() or ("?",)
+            asked = ("server_version", "fsync", "synchronous_commit")
+            version, *durable = [(connection.execute(f"SHOW {one}").fetchone() or ("?",))[0] for one in asked]
         redis = str(self._redis_facts("server")["redis_version"])
-        return f"Redis {redis} without persistence, PostgreSQL {postgres}, SQLite {sqlite3.sqlite_version}"
+        postgres = f"PostgreSQL {version} with fsync {durable[0]} and synchronous_commit {durable[1]}"
+        return f"Redis {redis} without persistence, {postgres}, SQLite {sqlite3.sqlite_version} with synchronous=FULL"
 
     @contextlib.contextmanager
     def empty(self, kind: str) -> Iterator[str]:
