@@ -1,6 +1,8 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Hundreds of processes are started by the tests alone: each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 # The Python that makes .venv: the first of these that is new enough and can make one. Or say PYTHON=/path/to/python.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -10,7 +12,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 BIN := .venv/bin
 READY := .venv/.ready
 # Those that exist: a missing folder is an error to mypy and ruff.
-SOURCES = $(wildcard src tests bench examples scripts/build_dashboard.py)
+SOURCES = $(wildcard src tests bench examples scripts/*.py)
 PYTEST := $(BIN)/pytest
 ARGS ?=
 
@@ -62,7 +64,11 @@ unit: $(READY) ## The fast tests only (ARGS='-k word' narrows them)
 
 .PHONY: soak
 soak: $(READY) ## The long tests under load and faults
-	$(PYTEST) -m soak --timeout 7200 $(ARGS)
+	$(PYTEST) -m soak --timeout 7200 -n 2 --dist load $(ARGS)
+
+.PHONY: kills
+kills: $(READY) ## Kill processes amid their work on every store and count what is wrong after it (ARGS='--kills 120')
+	$(BIN)/python -m tests.chaos.campaign.campaign $(ARGS)
 
 .PHONY: bench
 bench: $(READY) ## Measure fairlead beside its peers and the bare servers (ARGS=--quick: a first impression)
@@ -98,6 +104,10 @@ types: $(READY) ## Check types
 imports: $(READY) ## Check that imports respect the layers
 	$(BIN)/lint-imports
 
+.PHONY: map
+map: $(READY) ## Draw the imports and list the packages in docs/contributing/map.md
+	$(BIN)/python scripts/code_map.py
+
 # Existing pins stay unless they must move: `make lock ARGS=--upgrade` takes the newest of everything.
 COMPILE = scripts/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command 'make lock' $(ARGS)
@@ -106,6 +116,10 @@ COMPILE = scripts/uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: $(BIN)/uv ## Pin every development dependency with its hashes
 	printf 'pip\nuv\n' | $(COMPILE) --no-annotate --output-file requirements/bootstrap.txt -
 	$(COMPILE) --all-extras --group dev --output-file requirements/dev.txt pyproject.toml
+
+.PHONY: dist
+dist: $(READY) ## Build the wheel and the source distribution into dist/
+	$(BIN)/python -m build --no-isolation --outdir dist
 
 .PHONY: clean
 clean: ## Remove all that these targets made, .venv included

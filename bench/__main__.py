@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import queueing, working
 from bench.measuring import Figure
 from bench.report import save, show
-from fairlead.worker.serving import _loop_factory
+from fairlead.worker.process import _loop_factory
 
 BACKLOGS = (10_000, 1_000_000)
 

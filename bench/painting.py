@@ -18,8 +18,8 @@ from bench.measuring import Figure, summed
 from bench.queueing import fill, fresh_url
 from bench.report import save, show
 from bench.serving import served
-from fairlead.engine.engine import Engine
-from fairlead.storage.opening import open_store
+from fairlead.admin.engine import AdminEngine
+from fairlead.storage.open import open_store
 from tests.dashboard.chromium import binary_or_skip
 
 TARGET: Final = 1000.0
@@ -33,7 +33,7 @@ _PAINT: Final = "performance.getEntriesByName('first-contentful-paint')[0]?.star
 
 
 async def stock(url: str, backlog: int) -> None:
-    engine = Engine(await open_store(url))
+    engine = AdminEngine(await open_store(url))
     try:
         await fill(engine, backlog)
     finally:

@@ -10,13 +10,14 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from pathlib import Path
 
 from bench.measuring import Figure, figure, summed
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import Completed
 from fairlead.core.identity import WorkerId
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.inline import run_inline
-from fairlead.storage.opening import open_store
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.storage.open import open_store
 
 WORKER = WorkerId("bench")
 BATCH = 100
@@ -58,10 +59,10 @@ def fresh_url(store: str) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def fresh_engine(store: str) -> AsyncIterator[Engine]:
+async def fresh_engine(store: str) -> AsyncIterator[AdminEngine]:
     """An engine over an empty store of this kind."""
     with fresh_url(store) as url:
-        engine = Engine(await open_store(url))
+        engine = AdminEngine(await open_store(url))
         try:
             yield engine
         finally:
@@ -96,7 +97,7 @@ async def one_by_one_sync(store: str, count: int = 2_000) -> float:
 
 
 def _one_by_one_sync(url: str, count: int) -> float:
-    engine = Engine(run_inline(open_store(url, blocking=True)), batching=False)
+    engine = AdminEngine(run_inline(open_store(url, blocking=True)), batching=False)
     wishes = submissions(count)
     start = time.perf_counter()
     for wish in wishes:
@@ -123,7 +124,7 @@ async def in_bulk(store: str, count: int = 50_000) -> float:
         return await fill(engine, count)
 
 
-async def fill(engine: Engine, count: int) -> float:
+async def fill(engine: AdminEngine, count: int) -> float:
     wishes = submissions(1_000)
     start = time.perf_counter()
     for _ in range(count // 1_000):
@@ -181,7 +182,7 @@ class Backlog:
     another store is filled.
     """
 
-    engine: Engine
+    engine: AdminEngine
     """Of the store that was filled last."""
 
     def __init__(self, store: str, size: int) -> None:
@@ -214,7 +215,7 @@ def rest(store: str) -> None:
         return
     import psycopg
 
-    from fairlead.storage.postgres.address import parse
+    from fairlead.storage.postgres.url import parse
 
     with psycopg.connect(parse(store).conninfo, autocommit=True) as connection:
         connection.execute("VACUUM (ANALYZE)")
@@ -222,7 +223,7 @@ def rest(store: str) -> None:
             connection.execute("CHECKPOINT")
 
 
-async def claim_and_settle(engine: Engine, count: int) -> float:
+async def claim_and_settle(engine: AdminEngine, count: int) -> float:
     """Seconds for so many tasks, as a worker does it: what was claimed is settled while the next is claimed."""
     start = time.perf_counter()
     held = await claim(engine)
@@ -237,5 +238,5 @@ def settlements(tasks: Sequence[Task]) -> list[Settlement]:
     return [Settlement(task, Completed(b"42")) for task in tasks]
 
 
-async def claim(engine: Engine) -> list[Task]:
+async def claim(engine: AdminEngine) -> list[Task]:
     return await engine.claim(WORKER, ["default"], limit=BATCH, capabilities={"gpu", "eu"})

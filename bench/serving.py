@@ -62,9 +62,9 @@ class Wrk:
 
 
 @contextlib.contextmanager
-def served(store: str) -> Iterator[tuple[str, int]]:
-    """A server as a user starts it: its URL and the id of its process."""
-    command = [sys.executable, "-m", "fairlead", "serve", "--store", store, "--port", "0", "--json"]
+def served(store: str, python: Path = Path(sys.executable)) -> Iterator[tuple[str, int]]:
+    """A server as a user of this Python starts it: its URL and the id of its process."""
+    command = [str(python), "-m", "fairlead", "serve", "--store", store, "--port", "0", "--json"]
     with subprocess.Popen([*command, "--log-level", "warning"], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

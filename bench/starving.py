@@ -10,14 +10,15 @@ from typing import Final
 
 from msgspec import Struct
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import Completed
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.storage.opening import open_store
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.clock import ManualClock
+from fairlead.storage.open import open_store
 
 CAPACITY: Final = 10
 """Tasks that the workers do in a second."""
@@ -41,7 +42,7 @@ class Waits(Struct):
 async def flooded(url: str, urgent: Priority, minutes: int) -> Waits:
     """How low tasks fare in so many minutes of a flood: some wait from the beginning, one more comes every minute."""
     clock = ManualClock()
-    engine = Engine(await open_store(url), clock=clock)
+    engine = AdminEngine(await open_store(url), clock=clock)
     try:
         return await _Flood(engine, clock, urgent).run(minutes * MINUTE)
     finally:
@@ -49,7 +50,7 @@ async def flooded(url: str, urgent: Priority, minutes: int) -> Waits:
 
 
 class _Flood:
-    def __init__(self, engine: Engine, clock: ManualClock, urgent: Priority) -> None:
+    def __init__(self, engine: AdminEngine, clock: ManualClock, urgent: Priority) -> None:
         self._engine = engine
         self._clock = clock
         self._urgent = Submission(type="bench", parameters=b"{}", priority=urgent)

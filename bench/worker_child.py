@@ -7,10 +7,10 @@ import sys
 import time
 
 from fairlead import Fairlead, Metrics
-from fairlead.engine.observe import Observer
+from fairlead.engine.events.observers import Observer
 from fairlead.worker.logs import LogSetup, log_handler, start_logging
-from fairlead.worker.serving import _loop_factory
-from fairlead.worker.transitions import TransitionLog
+from fairlead.worker.process import _loop_factory
+from fairlead.worker.task_log import TransitionLog
 
 url, role = sys.argv[1:3]
 observers: list[Observer] = []

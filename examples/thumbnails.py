@@ -12,7 +12,6 @@ from datetime import datetime
 import msgspec
 
 from fairlead import Backoff, Fairlead, Retry, current_task
-from fairlead.core.instant import SECOND
 
 app = Fairlead("sqlite:///tasks.db")
 
@@ -31,7 +30,7 @@ async def register(picture: Picture) -> str:
     return task.id
 
 
-@app.task(backoff=Backoff(initial=5 * SECOND, factor=3.0), max_retries=8)
+@app.task(backoff=Backoff(initial=5, factor=3.0), max_retries=8)
 def shrink(picture: Picture, *, width: int) -> Picture:
     """Blocking: runs in a thread, says how far it is, and stops when it is asked to."""
     context = current_task()

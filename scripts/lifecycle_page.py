@@ -14,11 +14,10 @@ import sys
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from fairlead.core.history import HISTORY_LIMIT
 from fairlead.core.instant import DAY, SECOND, Span
 from fairlead.core.settings import Rules, Settings
 from fairlead.core.task import ENDED, Priority, State
-from fairlead.core.transitions import TRANSITIONS
+from fairlead.core.transitions import HISTORY_LIMIT, TRANSITIONS
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "explanation" / "lifecycle.md"
 
@@ -55,6 +54,7 @@ SENTENCES: Final[dict[Arrow, str]] = {
     ("executing", "hand back", "queued"): "Its worker shuts down; it keeps its place in the line and spends no retry.",
     ("executing", "hand back", "scheduled"): "Its worker gives it back for later; it spends no retry.",
     ("executing", "hand back", "cancelled"): "Cancel was asked, so it does not run again.",
+    ("executing", "return", "queued"): "Its claim is undone before its worker saw it; it waits as if never taken.",
     ("executing", "confirm cancel", "cancelled"): "Its worker has stopped it because cancel was asked.",
     ("executing", "cancel", "executing"): "Its worker learns of it by its next look or heartbeat, and stops it.",
     ("executing", "alarm", "scheduled"): "Its worker is lost; it runs again after its backoff and spends no retry.",
@@ -73,28 +73,30 @@ _PAGE: Final = """\
 
 # The life of a task
 
-A task is always in one of {states} states. It is born `queued`, or `scheduled` if it was submitted for later or is to
-wait for other tasks, and ends as {ended}.
+Which states a task can be in, and what moves it from one to another: the state machine of fairlead. A task is always in
+one of {states} states. It starts as `queued`, or as `scheduled` if it was submitted for later or waits for other tasks,
+and ends as {ended}.
 
-What moves it is an event. Which states an event may lead to is a table in one file; every store is held to it, and this
-page is made from it.
+An event moves it. Which states an event may lead to is a table in one file; every store is tested against it, and this
+page is generated from it.
 
 ```mermaid
 stateDiagram-v2
 {diagram}
 ```
 
-Every arrow is one atomic compare-and-set in the store. It adds one to the task's `version` and, but for the claim and
-for asking to cancel a second time, a line to its history, which keeps the newest {history}.
+Every arrow is one atomic compare-and-set in the store. It adds one to the task's `version` and, except for the claim
+and a second request to cancel, a line to its history, which keeps the newest {history}.
 
-## Who says what
+## Where events come from
 
-- **claim** is said by a worker that asks for work.
-- **complete**, **fail**, **time out**, **crash**, **hand back** and **confirm cancel** are said by the holder of the
-  task's lease. From anyone whose lease is lost they are refused; said again by the same holder they are acknowledged.
-- **alarm** is the moment that the task carries: it is due, its lease was not renewed, or its retention has ended. Any
-  process that sweeps may notice it.
-- **cancel**, **replay**, **prioritize**, **discard** and **purge** are asked for by people and programs, through the
+- **claim** comes from a worker that asks for work.
+- **complete**, **fail**, **time out**, **crash**, **hand back** and **confirm cancel** come from the holder of the
+  task's lease. From a worker whose lease is lost they are refused; repeated by the same holder they are acknowledged.
+- **return** happens during a claim: the worker belongs to one tenant, and the task to another.
+- **alarm** is a moment that is stored with the task: it is due, its lease was not renewed, or its retention has ended.
+  Any process that sweeps (reaps) may notice it.
+- **cancel**, **replay**, **prioritize**, **discard** and **purge** are requested by people and programs, through the
   API, the command line or the dashboard.
 
 ## Every arrow
@@ -103,18 +105,18 @@ for asking to cancel a second time, a line to its history, which keeps the newes
 |---|---|---|---|
 {table}
 
-What is not in the table is refused with `WrongState`, which names the states that would have allowed it.
+Every other combination is refused with `WrongState`, which names the states that allow the event.
 
-## The numbers behind it
+## The default numbers
 
 | | {priorities} |
 |---|{rules}|
 | retries | {retries} |
 | timeout | {timeouts} |
 
-These are the defaults; a task may bring its own.
+A task may set its own.
 
-- The backoff is {initial}, times {factor:g} for each retry already spent, at most {ceiling}; luck moves it by up to
+- The backoff is {initial}, times {factor:g} for each retry already spent, at most {ceiling}; jitter moves it by up to
   {jitter:.0%} either way.
 - After a timeout the next attempt may take {growth:g} times as long, up to {timeout_ceiling}.
 - A lease lasts {lease} and is renewed every {heartbeat}. Crashes and lost workers have a budget of their own: the

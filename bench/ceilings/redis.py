@@ -21,12 +21,14 @@ import hiredis
 from msgspec import Struct
 
 from bench.ceilings import Ceiling
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import Completed
 from fairlead.core.identity import WorkerId
 from fairlead.core.submission import Submission
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.inline import run_inline
-from fairlead.storage.opening import open_store
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.clock import ManualClock, SystemClock
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.storage.open import open_store
 
 BATCH: Final = 100
 BULK: Final = 1_000
@@ -80,7 +82,9 @@ def _recorded(port: int, single: int, waiting: int) -> list[_Phase]:
     """What fairlead and the server say to each other for some work; the first phase is how they meet."""
     phases: list[_Phase] = []
     with _recording(port) as (address, talk):
-        engine = Engine(run_inline(open_store(f"redis://127.0.0.1:{address}/0", blocking=True)), batching=False)
+        store = run_inline(open_store(f"redis://127.0.0.1:{address}/0", blocking=True))
+        # What is answered must not depend on the server's clock: sent again it is to be answered alike.
+        engine = AdminEngine(store, clock=ManualClock(SystemClock().now()), batching=False)
 
         def end(work: str, like: str, tasks: int) -> None:
             pairs = zip(talk.commands, talk.replies, strict=True)

@@ -20,7 +20,7 @@ from bench.starving import flooded
 from bench.working import overhead
 from fairlead.core.instant import MINUTE
 from fairlead.core.task import Priority
-from fairlead.worker.serving import _loop_factory
+from fairlead.worker.process import _loop_factory
 
 SECONDS_OF_HTTP: Final = 30
 """In all rounds together."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from bench.peers.ledger import OURS, Ledger, Summary
 from fairlead.core.instant import MINUTE
-from fairlead.core.order import Promote
+from fairlead.core.queues.order import Promote
 from fairlead.core.task import Priority
 
 BEST: Final = "the best peer"

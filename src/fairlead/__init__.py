@@ -10,7 +10,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from fairlead.core.circuit import CircuitSettings
+    from fairlead.app.app import Fairlead
+    from fairlead.app.flow import chain, group
+    from fairlead.app.handle import TaskHandle
+    from fairlead.app.options import (
+        DAY,
+        HOUR,
+        MINUTE,
+        SECOND,
+        Backoff,
+        CircuitSettings,
+        Defaults,
+        HeadStart,
+        PriorityDefaults,
+        Promote,
+        Retention,
+        RetryRule,
+        Rules,
+        Settings,
+    )
     from fairlead.core.errors import (
         FairleadError,
         InvalidSettings,
@@ -29,17 +47,12 @@ if TYPE_CHECKING:
         TaskNotFound,
         WrongState,
     )
-    from fairlead.core.retry import Backoff, RetryRule
-    from fairlead.core.settings import Settings
+    from fairlead.core.queues.order import Strict, Weighted
     from fairlead.core.task import Priority, State
-    from fairlead.engine.metrics import Metrics
-    from fairlead.sdk.app import Fairlead
-    from fairlead.sdk.flow import chain, group
-    from fairlead.sdk.handle import TaskHandle
+    from fairlead.engine.metrics.collector import Metrics
     from fairlead.worker.context import TaskContext, current_task
 
 _HOMES = {
-    "core.circuit": ("CircuitSettings",),
     "core.errors": (
         "FairleadError",
         "InvalidSettings",
@@ -58,13 +71,28 @@ _HOMES = {
         "TaskNotFound",
         "WrongState",
     ),
-    "core.retry": ("Backoff", "RetryRule"),
-    "core.settings": ("Settings",),
+    "core.queues.order": ("Strict", "Weighted"),
     "core.task": ("Priority", "State"),
-    "engine.metrics": ("Metrics",),
-    "sdk.app": ("Fairlead",),
-    "sdk.flow": ("chain", "group"),
-    "sdk.handle": ("TaskHandle",),
+    "engine.metrics.collector": ("Metrics",),
+    "app.app": ("Fairlead",),
+    "app.flow": ("chain", "group"),
+    "app.handle": ("TaskHandle",),
+    "app.options": (
+        "DAY",
+        "HOUR",
+        "MINUTE",
+        "SECOND",
+        "Backoff",
+        "CircuitSettings",
+        "Defaults",
+        "HeadStart",
+        "PriorityDefaults",
+        "Promote",
+        "Retention",
+        "RetryRule",
+        "Rules",
+        "Settings",
+    ),
     "worker.context": ("TaskContext", "current_task"),
 }
 """Where each name comes from, which is imported when it is first asked for."""
@@ -85,20 +113,30 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "DAY",
+    "HOUR",
+    "MINUTE",
+    "SECOND",
     "Backoff",
     "CircuitSettings",
+    "Defaults",
     "Fairlead",
     "FairleadError",
+    "HeadStart",
     "InvalidSettings",
     "InvalidTask",
     "LeaseLost",
     "Metrics",
     "PayloadTooLarge",
     "Priority",
+    "PriorityDefaults",
+    "Promote",
     "QueueFull",
     "Reject",
+    "Retention",
     "Retry",
     "RetryRule",
+    "Rules",
     "Settings",
     "State",
     "StoreError",
@@ -106,10 +144,12 @@ __all__ = [
     "StoreMismatch",
     "StoreReadOnly",
     "StoreUnavailable",
+    "Strict",
     "TaskContext",
     "TaskFailed",
     "TaskHandle",
     "TaskNotFound",
+    "Weighted",
     "WrongState",
     "__version__",
     "chain",

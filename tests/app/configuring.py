@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.app.config import Configuration, load
 from fairlead.core.errors import InvalidSettings
-from fairlead.sdk.configuration import Configuration, load
 
 
 def read(

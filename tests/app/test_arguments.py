@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from fairlead import Fairlead, InvalidTask
+from fairlead import Fairlead, InvalidSettings, InvalidTask
 
 
 class Colour(enum.Enum):
@@ -208,7 +208,7 @@ def test_arguments_without_a_name_are_refused_when_the_task_is_defined() -> None
     def variable(*numbers: int) -> None: ...
 
     for function, parameter in ((positional, "first"), (variable, r"\*numbers")):
-        with pytest.raises(TypeError, match=f"parameter {parameter}.* has no name to be stored under"):
+        with pytest.raises(InvalidSettings, match=f"parameter {parameter}.* has no name to be stored under"):
             app.task(function)
 
 
@@ -218,7 +218,7 @@ async def test_an_annotation_that_cannot_be_used_is_refused_before_a_worker_star
     @app.task
     async def take(value: Undefined) -> None: ...  # type: ignore[name-defined] # noqa: F821
 
-    with pytest.raises(TypeError, match=r"take: name 'Undefined' is not defined; annotations must name types"):
+    with pytest.raises(InvalidSettings, match=r"take: name 'Undefined' is not defined; annotations must name types"):
         await app.worker()
 
 

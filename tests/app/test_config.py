@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from fairlead.app.config import load
+from fairlead.app.config_keys import KEYS
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import SECOND
-from fairlead.core.order import HeadStart, Promote, Strict, Weighted
+from fairlead.core.queues.order import HeadStart, Promote, Strict, Weighted
 from fairlead.core.settings import Settings
-from fairlead.sdk.configuration import load
-from fairlead.sdk.keys import KEYS
-from tests.sdk.configuring import read
+from tests.app.configuring import read
 
 # The table
 

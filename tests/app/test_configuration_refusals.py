@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from fairlead.sdk.configuration import masked
-from tests.sdk.configuring import read, refusal
+from fairlead import Fairlead, InvalidSettings
+from fairlead.core.text.secret_mask import masked
+from fairlead.storage.open import open_store
+from tests.app.configuring import read, refusal
 
 
 @pytest.mark.parametrize(
@@ -158,7 +161,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ("postgresql://ada:hunter2@db/tasks", "postgresql://ada:***@db/tasks"),
         ("postgresql://ada:hun@ter/2@db/tasks", "postgresql://ada:***@db/tasks"),
         ("postgresql://db/tasks?user=ada&password=hunter2&sslmode=require", None),
-        ("smtps://ada@host", "smtps://ada@host"),
+        ("smtps://ada@host", "smtps://***@host"),
         ("sqlite:///C:/tasks@home.db", "sqlite:///C:/tasks@home.db"),
         (5, 5),
     ],
@@ -180,3 +183,32 @@ def test_no_way_of_showing_a_configuration_tells_a_password(tmp_path: Path) -> N
 
 def test_a_refusal_does_not_tell_a_password(tmp_path: Path) -> None:
     assert "hunter2" not in refusal(tmp_path, FAIRLEAD_CONCURRENCY="redis://:hunter2@cache")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://ada:hunter2@host/tasks",
+        "sqlite://ada:hunter2@host/tasks",
+        "postgresql://ada:hunter2@host/tasks?nonsense=1",
+        "postgresql://ada:hunter2%@host/tasks",
+        "postgresql://ada:hunter2@[::1/tasks",
+        "redis://ada:hunter2@host/nonsense",
+    ],
+)
+def test_a_store_url_that_is_refused_is_shown_without_its_password_in_one_line(url: str) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        Fairlead(url)
+    assert "hunter2" not in str(refused.value)
+    assert "\n" not in str(refused.value) and ";" in str(refused.value)
+
+
+async def test_a_store_url_whose_package_is_missing_is_shown_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "hiredis", None)
+    for name in [name for name in sys.modules if name.startswith("fairlead.storage.redis.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(InvalidSettings, match="needs the package 'hiredis'; pip install") as refused:
+        await open_store("redis://ada:hunter2@host")
+    assert "redis://ada:***@host" in str(refused.value)

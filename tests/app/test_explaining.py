@@ -10,16 +10,17 @@ from types import SimpleNamespace
 import pytest
 
 from fairlead import Fairlead, Settings, State
-from fairlead.core.explanation import Cause, CauseCode
+from fairlead.admin.engine import AdminEngine
+from fairlead.app import submit_warnings, task_type
+from fairlead.core.explain.explanation import Cause, CauseCode
 from fairlead.core.identity import WorkerId
-from fairlead.engine.engine import Engine, Submitted
-from fairlead.engine.inline import run_inline
-from fairlead.sdk import definition, heeding
+from fairlead.engine.engine import Submitted
+from fairlead.engine.runtime.inline import run_inline
 
 
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heeding, "_told", set())
+    monkeypatch.setattr(submit_warnings, "_told", set())
 
 
 @pytest.fixture
@@ -77,12 +78,12 @@ def test_whether_anyone_could_run_it_is_asked_every_five_seconds_of_each_task_ty
     asked: list[str] = []
     now = 1_000.0
 
-    async def doubts(_: Engine, submitted: Submitted) -> tuple[Cause, ...]:
+    async def doubts(_: AdminEngine, submitted: Submitted) -> tuple[Cause, ...]:
         asked.append(submitted.task.spec.queue)
         return ()
 
-    monkeypatch.setattr(Engine, "doubts", doubts)
-    monkeypatch.setattr(definition, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(AdminEngine, "doubts", doubts)
+    monkeypatch.setattr(task_type, "time", SimpleNamespace(monotonic=lambda: now))
     define = app.task(double)
     define.submit_sync(1)
     define.submit_sync(2)

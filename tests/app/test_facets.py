@@ -9,19 +9,19 @@ import pytest
 from msgspec.structs import replace
 
 from fairlead import Fairlead, State, TaskNotFound
-from fairlead.core.diagnosis import TIERS
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import InvalidTask, OperationNotFound, OperationRefused, QueryError
+from fairlead.core.health.diagnosis import TIERS
 from fairlead.core.instant import DAY, SECOND
 from fairlead.core.operation import Operation, Stage
 from fairlead.core.task import Priority, Task
-from fairlead.engine.engine import Engine
 from tests.engine.stocking import a_dead_letter
 
 
 async def stocked(app: Fairlead, count: int = 6) -> list[Task]:
     """Dead letters that ended a minute ago by the real clock."""
     engine = await app.connection().engine()
-    assert isinstance(engine, Engine)
+    assert isinstance(engine, AdminEngine)
     now = engine.clock.now()
     made = []
     for number in range(count):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fairlead import Fairlead, InvalidTask, State, TaskFailed, chain, current_task, group
+from fairlead.testing.builders import an_id
 
 app = Fairlead("memory://")
 ran: list[str] = []
@@ -97,6 +100,36 @@ class TestAfter:
 
 
 class TestChain:
+    @pytest.mark.parametrize(
+        "wrong",
+        [None, 5, "fetch", b"x", {"a": 1}, object(), fetch, [], group, 2.5],
+        ids=lambda wrong: type(wrong).__name__,
+    )
+    def test_what_is_no_call_is_refused_and_never_left_out(self, wrong: Any) -> None:
+        or_five: Any = 5 if wrong is None or wrong == [] else wrong
+        for make in (
+            lambda: chain(wrong),
+            lambda: chain(fetch.call(1), wrong),
+            lambda: chain(wrong, add_up.call()),
+            lambda: group([wrong], callback=add_up.call()),
+            lambda: group([fetch.call(1)], callback=or_five),
+            lambda: group(or_five, callback=add_up.call()),
+        ):
+            with pytest.raises(InvalidTask, match=r"; (make it|write a list of calls, each made) with task\.call"):
+                make()
+
+    async def test_a_loop_may_add_to_a_chain_or_a_group_for_long(self) -> None:
+        steps: Any = fetch.call(0)
+        side: Any = fetch.call(0)
+        for number in range(1, 2_000):
+            steps, side = chain(steps, fetch.call(number)), group([side, fetch.call(number)])
+        async with app.testing() as rehearsal:
+            flow = await chain(side, steps).submit()
+            assert len(flow.tasks) == 4_000
+            assert (await flow.tasks[1_999].refresh()).status is State.QUEUED
+            assert (await flow.tasks[2_001].refresh()).status is State.SCHEDULED
+            assert rehearsal.clock.now()
+
     async def test_each_call_runs_when_the_one_before_has_completed(self) -> None:
         async with app.testing() as rehearsal:
             flow = await chain(fetch.call(1), fetch.call(2), add_up.call()).submit()
@@ -154,8 +187,8 @@ class TestGroup:
 
     async def test_a_refusal_is_raised_and_no_callback_is_stored(self) -> None:
         async with app.testing() as rehearsal:
-            calls = [fetch.call(1), fetch.options(idempotency_key="x" * 501).call(2)]
-            with pytest.raises(InvalidTask, match="idempotency_key has 501 characters"):
+            calls = [fetch.call(1), fetch.options(after=[an_id()]).call(2)]
+            with pytest.raises(InvalidTask, match=r"after names task .*, which is not stored"):
                 await group(calls, callback=add_up.call()).submit()
             await rehearsal.run()
             assert ran == ["fetch 1"]

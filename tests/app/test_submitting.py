@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
+from msgspec import Raw, Struct
 
 from fairlead import Backoff, Fairlead, InvalidSettings, InvalidTask, Priority, QueueFull, Settings, State
+from fairlead.app.task_type import Call
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Task
-from fairlead.sdk.definition import Call
 from fairlead.storage.values import Filter
 
 
@@ -26,7 +28,7 @@ async def stored(app: Fairlead) -> list[Task]:
 async def test_a_call_becomes_a_task_with_the_options_of_its_type(app: Fairlead) -> None:
     @app.task(
         priority="high", timeout=30, max_retries=7, max_crashes=1, requires={"gpu", "eu"}, queue="video",
-        tags=["a"], tenant="acme", trace="00-abc", backoff=Backoff(initial=5 * SECOND),
+        tags=["a"], tenant="acme", trace="00-abc", backoff=Backoff(initial=5),
     )  # fmt: skip
     async def render(video: str, width: int = 1920) -> str:
         return video
@@ -39,7 +41,7 @@ async def test_a_call_becomes_a_task_with_the_options_of_its_type(app: Fairlead)
     assert (task.spec.type, task.spec.queue, task.status.priority) == ("render", "video", Priority.HIGH)
     assert (task.spec.requires, task.spec.tags, task.spec.tenant) == (("eu", "gpu"), ("a",), "acme")
     assert (task.spec.timeout, task.spec.max_retries, task.spec.max_crashes) == (30 * SECOND, 7, 1)
-    assert (task.spec.trace, task.spec.backoff) == ("00-abc", Backoff(initial=5 * SECOND))
+    assert (task.spec.trace, task.spec.backoff) == ("00-abc", Backoff(initial=5.0))
 
 
 async def test_what_is_not_said_is_what_the_priority_gives(app: Fairlead) -> None:
@@ -132,12 +134,50 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_path_and_nothing_is_
         (("a",), {"size": 1}, "got an unexpected keyword argument 'size'"),
         ((object(),), {}, "Encoding objects of type object is unsupported"),
         (("\ud800",), {}, "surrogates"),
-        ((float("nan"),), {}, r"Expected `str`, got `null` - at `\$.video`"),
+        ((float("nan"),), {}, r"nan is not a number that JSON has - at `\$.video`"),
     ):
         with pytest.raises(InvalidTask, match=rf"render\(\) cannot be called like this: .*{complaint}") as refusal:
             await submit(*args, **kwargs)
         assert refusal.value.field == "parameters"
     assert await stored(app) == []
+
+
+class Reading(Struct):
+    mean: float
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "complaint"),
+    [
+        ((float("nan"),), {}, r"nan is not a number that JSON has - at `\$.value`"),
+        (({"mean": [None, float("-inf")]},), {}, r"-inf is not a number that JSON has - at `\$.value.mean\[1\]`"),
+        ((Reading(float("inf")),), {}, r"inf is not a number that JSON has - at `\$.value.mean`"),
+        (([Raw(b"null"), float("nan")],), {}, r"nan is not a number that JSON has - at `\$.value\[1\]`"),
+        ((None,), {"other": float("nan")}, r"nan is not a number that JSON has - at `\$.other`"),
+        ((Raw(b"NaN"),), {}, "JSON is malformed"),
+        ((1,), {"raw": Raw(b'{"a": nope')}, "JSON is malformed"),
+        ((1,), {"raw": Raw(b'"\xff"')}, "'utf-8' codec can't decode"),
+    ],
+)
+async def test_what_json_has_no_form_for_is_refused_with_its_path_by_every_entrance(
+    app: Fairlead, args: tuple[Any, ...], kwargs: dict[str, Any], complaint: str
+) -> None:
+    @app.task
+    async def measure(value: Any, raw: Raw = Raw(b"1"), **further: Any) -> None: ...  # noqa: B008
+
+    for entrance in (measure.call, measure.submit_sync):
+        with pytest.raises(InvalidTask, match=rf"measure\(\) cannot be called like this: .*{complaint}"):
+            entrance(*args, **kwargs)
+    assert await stored(app) == []
+
+
+async def test_what_is_raw_and_json_is_a_parameter_as_it_stands(app: Fairlead) -> None:
+    @app.task
+    async def measure(value: Any, raw: Raw) -> None: ...
+
+    await measure.submit([None, Raw(b'{"a": 1}')], Raw(b"[ 1]"))
+    (task,) = await stored(app)
+    assert task.spec.parameters == b'{"value":[null,{"a": 1}],"raw":[ 1]}'
 
 
 @pytest.mark.parametrize(
@@ -149,8 +189,13 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_path_and_nothing_is_
             "prioritty",
             "option 'prioritty' is unknown; the options are after, backoff, concurrency_key, delay, ",
         ),
-        ({"requires": "gpu"}, "requires", "requires 'gpu' is one word; write {'gpu'}"),
-        ({"tags": "a"}, "tags", "tags 'a' is one word; write {'a'}"),
+        ({"requires": "gpu"}, "requires", "requires 'gpu' is one word; write a list of names"),
+        ({"tags": "a"}, "tags", "tags 'a' is one word; write a list of names"),
+        ({"requires": {"gpu": 1}}, "requires", "requires {'gpu': 1} is not a list; write a list of names, such as"),
+        ({"requires": 5}, "requires", "requires 5 is not a list; write a list of names, such as"),
+        ({"after": object}, "after", "is not a list; write a list of handles, or of ids as submit returned them"),
+        ({"after": [5]}, "after", "after names 5, which is a position; only a batch over HTTP has"),
+        ({"after": [None]}, "after", "after names None; write a list of handles, or of ids"),
         ({"run_at": datetime(2030, 1, 1)}, "run_at", "has no time zone"),
     ],
 )
@@ -248,6 +293,23 @@ async def test_limits_are_set_from_code(app: Fairlead) -> None:
     own = await app.queues.get("mail")
     assert (own.running, str(own.rate), own.key_running, str(own.key_rate)) == (2, "10/s", 3, "5/h")
     assert {name: str(rate) for name, rate in own.type_rate.items()} == {"send": "1/m"}
+
+
+async def test_a_queue_is_bound_to_a_tenant_from_code(app: Fairlead) -> None:
+    @app.task(queue="mail")
+    async def send() -> None: ...
+
+    @app.task(queue="mail", tenant="umbrella")
+    async def spam() -> None: ...
+
+    assert (await app.queues.change("mail", tenant="acme")).tenant == "acme"
+    await send.submit()
+    assert [task.spec.tenant for task in await stored(app)] == ["acme"]
+    with pytest.raises(InvalidTask, match="which is bound to another tenant"):
+        await spam.submit()
+    with pytest.raises(InvalidSettings, match="while it holds tasks of tenant 'acme'"):
+        await app.queues.change("mail", tenant="umbrella")
+    assert (await app.queues.reset("mail")).tenant == "acme"
 
 
 async def test_a_call_of_another_task_is_refused_before_anything_is_stored(app: Fairlead) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from fairlead import Backoff, Fairlead, Reject, Retry, State, TaskFailed, current_task
+from fairlead import Backoff, Fairlead, InvalidSettings, InvalidTask, Reject, Retry, State, TaskFailed, current_task
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Reason
 from tests.worker import isolated
@@ -38,7 +39,7 @@ async def test_retries_wait_for_time_to_pass() -> None:
     app = an_app()
     attempts: list[int] = []
 
-    @app.task(max_retries=2, backoff=Backoff(initial=60 * SECOND, jitter=0.0))
+    @app.task(max_retries=2, backoff=Backoff(initial=60, jitter=0.0))
     async def flaky() -> str:
         attempts.append(current_task().attempt)
         if len(attempts) < 3:
@@ -193,7 +194,7 @@ async def test_two_apps_side_by_side_do_not_see_each_other() -> None:
 
 async def test_a_task_that_submits_itself_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     app = an_app()
-    monkeypatch.setattr("fairlead.sdk.rehearsal._ROUNDS", 10)
+    monkeypatch.setattr("fairlead.app.testing._ROUNDS", 10)
 
     @app.task
     async def again() -> None:
@@ -203,6 +204,94 @@ async def test_a_task_that_submits_itself_for_ever_is_an_error(monkeypatch: pyte
         await again.submit()
         with pytest.raises(RuntimeError, match="does a task submit itself for ever"):
             await rehearsal.run()
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+def hang_in_thread() -> None:
+    threading.Event().wait(60)
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["usual timeout", "short timeout"])
+@pytest.mark.parametrize(
+    ("handler", "isolate"),
+    [(hang, False), (hang_in_thread, False), (isolated.hang, True), (isolated.hang_async, True)],
+    ids=["coroutine", "thread", "process", "coroutine in a process"],
+)
+async def test_a_task_that_hangs_times_out_wherever_it_runs(
+    handler: Callable[[], object], isolate: bool, real: bool
+) -> None:
+    app = an_app()
+    stuck = app.task(
+        name="stuck", max_retries=0, timeout=0.3 if real else 300, isolate=isolate
+    )(handler)  # fmt: skip
+    async with app.testing(patience=60 if real else 0.3) as rehearsal:
+        began = rehearsal.clock.now()
+        task = await stuck.submit()
+        assert await rehearsal.run() == 1
+        status = (await task.refresh()).snapshot.status
+        assert (status.reason, [entry.reason for entry in status.history]) == (
+            Reason.RETRIES_USED_UP, [Reason.RETRIES_USED_UP]
+        )  # fmt: skip
+        assert status.failure is not None and status.failure.type == "Timeout"
+        assert rehearsal.clock.now() - began == (0 if real else 300 * SECOND)
+
+
+async def test_a_task_that_hangs_is_tried_again_with_more_time() -> None:
+    app = an_app()
+    stuck = app.task(name="stuck", max_retries=1, timeout=100, backoff=Backoff(initial=1, jitter=0.0))(hang)
+    async with app.testing(patience=0.1) as rehearsal:
+        began = rehearsal.clock.now()
+        task = await stuck.submit()
+        assert await rehearsal.run_all() == 2
+        assert (await task.refresh()).status is State.DEAD_LETTER
+        assert rehearsal.clock.now() - began == 251 * SECOND
+
+
+def test_a_synchronous_test_of_a_task_that_hangs_ends_too() -> None:
+    app = an_app()
+    stuck = app.task(name="stuck", max_retries=0)(hang_in_thread)
+    with app.testing(patience=0.1) as rehearsal:
+        task = stuck.submit_sync()
+        assert rehearsal.run_sync() == 1
+        with pytest.raises(TaskFailed, match="Timeout"):
+            task.result_sync(timeout=0)
+
+
+async def test_a_timeout_passes_on_the_rehearsals_clock_too() -> None:
+    app = an_app()
+    begun = asyncio.Event()
+
+    @app.task(max_retries=0, timeout=300)
+    async def stuck() -> None:
+        begun.set()
+        await hang()
+
+    async with app.testing(patience=60) as rehearsal:
+        task = await stuck.submit()
+        running = asyncio.create_task(rehearsal.run())
+        await begun.wait()
+        rehearsal.advance(300)
+        assert await running == 1
+        assert (await task.refresh()).status is State.DEAD_LETTER
+
+
+def test_a_rehearsal_without_patience_is_refused() -> None:
+    for patience in (0, -1, "x", float("nan"), True, None):
+        with pytest.raises(InvalidSettings, match=r"patience .*; use "):
+            an_app().testing(patience=patience)  # type: ignore[arg-type]
+    an_app().testing(patience=2 * SECOND)
+
+
+async def test_the_time_of_a_rehearsal_goes_forward() -> None:
+    with an_app().testing() as rehearsal:
+        for seconds in (-1, "x", 1e300, None):
+            with pytest.raises(InvalidTask, match=r"seconds .*; use "):
+                rehearsal.advance(seconds)  # type: ignore[arg-type]
+            with pytest.raises(InvalidTask, match=r"seconds .*; use "):
+                await rehearsal.travel(seconds)  # type: ignore[arg-type]
 
 
 async def test_the_store_is_given_back_after_a_failed_test() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.starving import LOW_AT_FIRST, flooded
 from fairlead.core.instant import MINUTE
-from fairlead.core.order import Promote
+from fairlead.core.queues.order import Promote
 from fairlead.core.task import Priority
 
 

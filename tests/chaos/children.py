@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0
+PATIENCE = 90.0
 """How long a child may take to do what is waited for, in seconds."""
 
 

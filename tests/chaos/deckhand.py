@@ -12,10 +12,13 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import FairleadError, StoreUnavailable
 from fairlead.core.events import Completed
 from fairlead.core.identity import WorkerId
@@ -24,9 +27,9 @@ from fairlead.core.retry import Backoff
 from fairlead.core.settings import Defaults, Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.sweep import Sweeper
-from fairlead.storage.opening import open_store
+from fairlead.engine.engine import Settlement
+from fairlead.storage.open import open_store
+from fairlead.storage.protocol import Store
 from tests.chaos.children import end_with_parent
 from tests.chaos.ledger import Ledger
 
@@ -46,7 +49,7 @@ Answer = TypeVar("Answer")
 class Deckhand:
     """The producer, worker and sweeper of one process."""
 
-    def __init__(self, engine: Engine, ledger: Ledger, name: str) -> None:
+    def __init__(self, engine: AdminEngine, ledger: Ledger, name: str) -> None:
         self._engine = engine
         self._ledger = ledger
         self._name = name
@@ -62,7 +65,7 @@ class Deckhand:
         for start in range(0, len(numbers), _BATCH):
             batch = numbers[start : start + _BATCH]
             wishes = [Submission(type="haul", idempotency_key=f"number-{number}") for number in batch]
-            answers = await self._timed(self._engine.submit_many(wishes))
+            answers = await self._timed(partial(self._engine.submit_many, wishes))
             for number, answer in zip(batch, answers, strict=True):
                 assert not isinstance(answer, FairleadError), answer
                 self._ledger.write(("submitted", number, answer.task.id))
@@ -70,26 +73,30 @@ class Deckhand:
     async def _work(self) -> None:
         worker = WorkerId(self._name)
         while True:
-            tasks = await self._timed(self._engine.claim(worker, ["default"], limit=_BATCH))
+            tasks = await self._timed(partial(self._engine.claim, worker, ["default"], limit=_BATCH))
             if not tasks:
-                await self._engine.store.wait(["default"], 0.25)
+                with contextlib.suppress(StoreUnavailable):
+                    await self._engine.store.wait(["default"], 0.25)
                 continue
             # The result says whose it is, so that the one that was accepted can be told from any other.
             said = Completed(f'"{self._name}"'.encode())
-            for answer in await self._timed(self._engine.settle([Settlement(task, said) for task in tasks])):
+            settlements = [Settlement(task, said) for task in tasks]
+            for answer in await self._timed(partial(self._engine.settle, settlements)):
                 match answer:
                     case Task():
                         self._ledger.write(("accepted", answer.id, answer.status.attempts, self._name))
                     case FairleadError():
                         self._ledger.write(("refused", answer.task_id))
 
-    async def _timed(self, call: Awaitable[Answer]) -> Answer:
+    async def _timed(self, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Repeat a call until it is answered: a disk may stall for longer than a call may take."""
         start = time.monotonic()
         try:
-            return await call
-        except StoreUnavailable as error:
-            self._ledger.write(("unavailable", error))
-            raise
+            while True:
+                try:
+                    return await call()
+                except StoreUnavailable as error:
+                    self._ledger.write(("unavailable", error))
         finally:
             wait = time.monotonic() - start
             if wait > self._longest_wait:
@@ -97,8 +104,14 @@ class Deckhand:
                 self._ledger.write(("waited", wait))
 
 
+async def _opened(url: str) -> Store:
+    while True:
+        with contextlib.suppress(StoreUnavailable):
+            return await open_store(url)
+
+
 async def main(url: str, ledger: str, name: str, first: int, step: int, total: int) -> None:
-    engine = Engine(await open_store(url), SETTINGS)
+    engine = AdminEngine(await _opened(url), SETTINGS)
     work = asyncio.create_task(Deckhand(engine, Ledger(Path(ledger)), name).run(range(first, total, step)))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
     with contextlib.suppress(asyncio.CancelledError):

@@ -7,16 +7,16 @@ import contextlib
 import signal
 import sys
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.instant import MILLISECOND
 from fairlead.core.settings import Settings
-from fairlead.engine.engine import Engine
-from fairlead.engine.sweep import Sweeper
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from tests.chaos.children import end_with_parent
 
 
 async def sweep(url: str) -> None:
-    engine = Engine(await open_store(url), Settings(sweep_interval=50 * MILLISECOND))
+    engine = AdminEngine(await open_store(url), Settings(sweep_interval=50 * MILLISECOND))
     await engine.follow_clock()
     sweeping = asyncio.ensure_future(Sweeper(engine).run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sweeping.cancel)

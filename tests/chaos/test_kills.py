@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.task import State, Task
-from fairlead.testing.openings import opened
 from fairlead.testing.reference import expected_standing, standing
 from fairlead.testing.steps import contents
+from fairlead.testing.stores import opened
 from tests.chaos.children import Child
 from tests.chaos.ledger import length, read_ledger
 from tests.storage.sqlite.surveying import survey

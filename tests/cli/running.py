@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.app.connection import Connection
 from fairlead.cli.program import run
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
-from fairlead.engine.engine import Engine
-from fairlead.engine.inline import run_inline
-from fairlead.sdk.connection import Connection
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.values import Filter
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """How long anything that is waited for may take, in seconds."""
 
 COMMAND = [sys.executable, "-m", "fairlead"]
@@ -105,7 +105,7 @@ class Folder:
         """Start the program."""
         return Program([*COMMAND, *arguments], self.path, self.environment)
 
-    def engine(self, file: str = "fairlead.db") -> Engine:
+    def engine(self, file: str = "fairlead.db") -> AdminEngine:
         """An engine on a store of this folder, to look from outside the program."""
         connection = Connection(f"sqlite:///{self.path / file}", Settings())
         self._connections.append(connection)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fairlead import Fairlead, InvalidSettings, Settings
-from fairlead.cli.loading import load_app
-from fairlead.sdk.configuration import Configuration, load
+from fairlead.app.config import Configuration, load
+from fairlead.cli.app_loader import load_app
 
 FILES = {
     "harbour.py": "from fairlead import Fairlead\napp = Fairlead('sqlite:///code.db')\nother = 3\n",
@@ -75,7 +75,7 @@ def test_the_store_of_the_code_counts_unless_another_is_named() -> None:
 
 def test_settings_of_the_code_count_before_configured_ones(caplog: pytest.LogCaptureFixture) -> None:
     assert find("own:app", lease_seconds=44.0).settings == Settings(payload_limit=99)
-    assert "settings of its own" in caplog.text
+    assert "its own settings" in caplog.text
 
 
 def test_the_built_in_handlers_are_an_app_too() -> None:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.app.connection import Connection
 from fairlead.core.events import Failed
 from fairlead.core.identity import WorkerId
 from fairlead.core.settings import Settings
 from fairlead.core.task import Failure
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.inline import run_inline
-from fairlead.sdk.connection import Connection
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.inline import run_inline
 from tests.cli.running import PATIENCE, Folder, until
 from tests.cli.terminals import GIVEN_BACK, Terminal
 from tests.servers import postgres, redis
@@ -53,7 +54,7 @@ def store(request: pytest.FixtureRequest, folder: Folder) -> tuple[str, ...]:
     return options
 
 
-def use(engine: Engine) -> None:
+def use(engine: AdminEngine) -> None:
     """A worker with one task that runs, one that failed, and two that wait."""
     node = WorkerId("node-1")
     run_inline(engine.presence.register(node, queues=["mail"], capacity=4))
@@ -144,7 +145,7 @@ def test_the_terminal_is_given_back_whoever_ends_it(
 
 
 def test_the_terminal_is_given_back_after_an_error(folder: Folder) -> None:
-    program = "from fairlead.cli.screen import Screen\nwith Screen():\n    raise RuntimeError('oops')\n"
+    program = "from fairlead.cli.top.terminal import Screen\nwith Screen():\n    raise RuntimeError('oops')\n"
     with Terminal(folder, command=[sys.executable, "-c", program]) as terminal:
         assert terminal.wait() == 1
         terminal.until(lambda: "RuntimeError: oops" in terminal.written.partition(GIVEN_BACK)[2], "the error")

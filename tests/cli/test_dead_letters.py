@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from fairlead.core.task import State, Task
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from tests.cli.running import Folder, until
 from tests.engine.stocking import a_dead_letter
 
@@ -46,7 +46,7 @@ def test_tasks_are_listed_by_a_query(folder: Folder) -> None:
     assert [task["task_id"] for task in listed.lines] == [tasks[3].id, tasks[2].id]
     assert folder.quick("list", "-q", "queue:nowhere").out == "no task matches\n"
     page = folder.quick("list", "-q", "error:unknown", "--limit", "4").out
-    assert f"there are more: --after {tasks[2].id}" in page
+    assert f"there are more: --cursor {tasks[2].id}" in page
     assert folder.quick("list", "-q", "-state:dead_letter", "--json").lines[0]["task_type"] == "echo"
 
 
@@ -119,18 +119,20 @@ def test_a_canary_waits_to_be_resumed(folder: Folder) -> None:
 
 def test_one_that_is_left_to_others_is_paused_and_cancelled(folder: Folder) -> None:
     stocked(folder)
-    begun = folder.quick("dlq", "replay", "-q", "type:send_mail", "--detach", "--rate", "60/m", "--yes", "--json").json
+    begun = folder.quick(
+        "dlq", "replay", "-q", "type:send_mail", "--detach", "--max-rate", "60/m", "--yes", "--json"
+    ).json
 
     assert (begun["status"], begun["rate"]) == ("pending", 1.0)
     assert folder.quick("operations", "pause", begun["operation_id"], "--json").json["status"] == "paused"
     assert folder.quick("operations", "cancel", begun["operation_id"], "--json").json["status"] == "cancelled"
     assert states(folder) == {State.DEAD_LETTER: 6}
-    assert "no operation nobody" in folder.quick("operations", "show", "nobody").error
+    assert "operation nobody not found" in folder.quick("operations", "show", "nobody").error
 
 
 def test_interrupting_it_pauses_it_and_says_so(folder: Folder) -> None:
     stocked(folder)
-    with folder.start("dlq", "replay", "-q", "type:send_mail", "--rate", "1/m", "--yes") as program:
+    with folder.start("dlq", "replay", "-q", "type:send_mail", "--max-rate", "1/m", "--yes") as program:
         until(lambda: states(folder).get(State.QUEUED) == 1)
         program.send(signal.SIGINT)
         assert program.wait() == 130
@@ -219,7 +221,7 @@ def test_a_script_must_say_that_it_means_many(folder: Folder, monkeypatch: pytes
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     for command in (["replay"], ["discard"], ["cancel"], ["dlq", "replay"], ["dlq", "discard"]):
         ended = folder.quick(*command, "-q", "type:send_mail")
-        assert ended.code == 2 and "nobody is there to ask" in ended.error and "--yes" in ended.error
+        assert ended.code == 2 and "no terminal to ask on" in ended.error and "--yes" in ended.error
     assert states(folder) == {State.DEAD_LETTER: 6}
     assert "replayed 6 of 6" in folder.quick("replay", "-q", "type:send_mail", "--expect", "6").out
 
@@ -230,8 +232,8 @@ def test_what_is_asked_for_wrongly_is_refused(folder: Folder) -> None:
         (["dlq", "replay"], "no task is named"),
         (["cancel"], "no task is named"),
         (["cancel", task_id, "-q", "type:spam"], "both ids and a query"),
-        (["cancel", task_id, "--dry-run"], "are for a query"),
-        (["cancel", "-q", "type:spam", "--rate", "fast"], "is not a rate"),
+        (["cancel", task_id, "--dry-run"], "need --query"),
+        (["cancel", "-q", "type:spam", "--max-rate", "fast"], "is not a rate"),
     ):
         ended = folder.quick(*arguments)
         assert ended.code == 2 and said in ended.error

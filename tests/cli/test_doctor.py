@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fairlead.core.identity import WorkerId
 from fairlead.core.task import State, Task
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.testing.builders import a_task
 from tests.cli.running import Folder
 from tests.cli.test_terminal import ESCAPE, on_terminal

@@ -7,17 +7,18 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from fairlead.cli.following import Lines, LiveBar, follow, live
+from fairlead.admin.engine import AdminEngine
+from fairlead.cli.commands.tasks.watch import Lines, LiveBar, follow, live
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.events import Completed, Failed
-from fairlead.core.explanation import Explanation
+from fairlead.core.explain.explanation import Explanation
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.task import Failure, Progress, State, Task
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.inline import run_inline
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.values import Beat
 from fairlead.wire.explanations import ExplanationShown
-from fairlead.wire.shown import TaskBrief
+from fairlead.wire.task_shown import TaskBrief
 from tests.cli.running import Folder
 from tests.server.serving import NOBODY
 
@@ -29,7 +30,7 @@ def join(folder: Folder, **what: object) -> None:
     run_inline(folder.engine().presence.register(WORKER, **about))  # type: ignore[arg-type]
 
 
-def claim(engine: Engine) -> Task:
+def claim(engine: AdminEngine) -> Task:
     (task,) = run_inline(engine.claim(WORKER, ["default"], limit=1))
     return task
 
@@ -78,7 +79,7 @@ class TestTheWarningOfASubmit:
 
     def test_no_worker_at_all_is_said_to_who_waits(self, folder: Folder) -> None:
         assert folder.quick("submit", "echo").err == ""
-        late = folder.quick("submit", "echo", "--wait", "--timeout-seconds", "0.01")
+        late = folder.quick("submit", "echo", "--wait", "--wait-timeout", "0.01")
         assert late.code == 1 and "no worker is running" in late.err
 
     def test_a_worker_that_could_run_it_is_no_reason_to_warn(self, folder: Folder) -> None:
@@ -134,7 +135,7 @@ class Script:
 class Flaky:
     """An engine that is out of reach at times."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: AdminEngine) -> None:
         self._engine = engine
         self.away = False
 

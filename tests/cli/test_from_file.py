@@ -28,17 +28,17 @@ def test_each_bad_line_is_reported_and_the_others_are_stored(folder: Folder) -> 
     write_lines(folder)
     ended = folder.run("submit", "--from-file", "tasks.jsonl")
     assert ended.code == 1
-    assert ended.out == "2 submitted, 1 were there already, 6 refused\n"
+    assert ended.out == "2 submitted, 1 existed already, 6 refused\n"
     complaints = ended.err.splitlines()
     for complaint, (number, reason) in zip(
         complaints,
         [
-            (2, "field 'typ' is unknown; did you mean type?"),
+            (2, "field 'typ' is unknown; did you mean task_type?"),
             (4, "the line is not a JSON object"),
             (5, "priority 'hgih' is unknown"),
             (6, "parameters is not a JSON object"),
             (7, "the line names no type"),
-            (8, "Expected `float | null`, got `str`"),
+            (8, "timeout 'soon' is not a number of seconds; use one such as 2.5"),
         ],
         strict=True,
     ):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fairlead.engine.inline import run_inline
-from fairlead.engine.keys import Keyring, Role, split
+from fairlead.admin.keys.service import Keyring, split
+from fairlead.core.tenancy import Role
+from fairlead.engine.runtime.inline import run_inline
 from tests.cli.running import Folder
 
 
@@ -21,7 +22,18 @@ def test_a_key_is_shown_once_and_never_again(folder: Folder) -> None:
 
 def test_scripts_get_all_there_is_to_know(folder: Folder) -> None:
     made = folder.quick(
-        "keys", "create", "web", "--roles", "admin", "--tenant", "acme", "--expires", "+30d", "--rate", "5", "--json"
+        "keys",
+        "create",
+        "web",
+        "--roles",
+        "admin",
+        "--tenant",
+        "acme",
+        "--expires",
+        "+30d",
+        "--rate-limit",
+        "5",
+        "--json",
     ).json
     key = made.pop("key")
     assert key.startswith(f"fl_{made['id']}_")
@@ -33,7 +45,7 @@ def test_scripts_get_all_there_is_to_know(folder: Folder) -> None:
 
 
 def test_the_table_says_when_keys_end_and_what_they_may(folder: Folder) -> None:
-    folder.quick("keys", "create", "web", "--roles", "submit", "--rate", "0")
+    folder.quick("keys", "create", "web", "--roles", "submit", "--rate-limit", "0")
     folder.quick("keys", "create", "guest", "--roles", "read", "--expires", "+9h")
     header, web, guest = folder.quick("keys", "list").out.splitlines()
     assert header.split() == ["ID", "NAME", "ROLES", "TENANT", "RATE", "CREATED", "EXPIRES"]
@@ -43,7 +55,7 @@ def test_the_table_says_when_keys_end_and_what_they_may(folder: Folder) -> None:
 
 def test_no_keys_is_said_and_what_that_means(folder: Folder) -> None:
     folder.submit("echo")
-    assert folder.quick("keys", "list").out.startswith("no keys: servers let anybody on their own machine")
+    assert folder.quick("keys", "list").out.startswith("no keys: servers answer only their own machine")
 
 
 def test_what_cannot_be_is_one_clear_line(folder: Folder) -> None:
@@ -53,7 +65,7 @@ def test_what_cannot_be_is_one_clear_line(folder: Folder) -> None:
         ((*create, ""), 2, "at least one of submit, read, work, admin"),
         ((*create, "read", "--expires", "-1h"), 2, "expired already"),
         ((*create, "read", "--expires", "soon"), 2, "is not a moment"),
-        ((*create, "read", "--rate", "-1"), 2, "requests a second"),
+        ((*create, "read", "--rate-limit", "-1"), 2, "requests a second"),
         (("keys", "create", "two words", "--roles", "read"), 2, "is not a valid name"),
         (("keys", "create", "x"), 2, "--roles"),
     ):
@@ -62,4 +74,4 @@ def test_what_cannot_be_is_one_clear_line(folder: Folder) -> None:
         assert said in ended.error
     folder.submit("echo")
     ended = folder.quick("keys", "revoke", "nobody")
-    assert ended.code == 1 and "no key 'nobody'" in ended.error
+    assert ended.code == 1 and "key 'nobody' not found" in ended.error

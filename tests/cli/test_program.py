@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import fairlead
+from fairlead.app.config_keys import KEYS
 from fairlead.cli.program import COMMANDS, OK, run
-from fairlead.sdk.keys import KEYS
 from tests.cli.running import COMMAND, Folder
 
 
@@ -57,7 +57,7 @@ def test_a_store_that_cannot_be_is_an_error(folder: Folder) -> None:
 def test_a_task_that_is_not_there_is_not_found(folder: Folder) -> None:
     folder.submit("echo")
     ended = folder.run("show", "01a1de8543e98af180df27e580779234")
-    assert ended.code == 1 and ended.error.startswith("no task 01a1de8543e98af180df27e580779234")
+    assert ended.code == 1 and ended.error.startswith("task 01a1de8543e98af180df27e580779234 not found")
 
 
 def test_the_store_comes_from_flag_variable_file_or_default_in_that_order(folder: Folder) -> None:

@@ -7,21 +7,21 @@ import sys
 
 import pytest
 
-from fairlead.cli.ordering import describe, parse_order
+from fairlead.cli.setting_options import describe, parse_order
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MINUTE, SECOND
-from fairlead.core.limits import Rate
-from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
-from fairlead.core.queue import QueueSettings
+from fairlead.core.queues.limits import Rate
+from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
+from fairlead.core.queues.queue import QueueSettings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from tests.cli.running import Folder
 
 
 def test_a_queue_is_paused_and_resumed_and_the_list_says_so(folder: Folder) -> None:
-    assert folder.quick("queues", "pause", "emails").out == "queue emails is paused; what runs goes on\n"
+    assert folder.quick("queues", "pause", "emails").out == "queue emails is paused; running tasks continue\n"
     folder.submit("echo")
     header, default, emails = folder.quick("queues", "list").out.splitlines()
     assert header.split() == ["QUEUE", "STATE", "READY", "SCHEDULED", "RUNNING", "SETTINGS"]
@@ -33,7 +33,7 @@ def test_a_queue_is_paused_and_resumed_and_the_list_says_so(folder: Folder) -> N
 
 
 def test_a_task_type_is_paused_and_resumed(folder: Folder) -> None:
-    assert folder.quick("queues", "pause", "--type", "echo").out == "task type echo is paused; what runs goes on\n"
+    assert folder.quick("queues", "pause", "--type", "echo").out == "task type echo is paused; running tasks continue\n"
     folder.submit("echo")
     assert "paused task types: echo" in folder.quick("queues", "list").out
     assert "of paused types: echo" in folder.quick("queues", "show", "default").out
@@ -74,14 +74,14 @@ def test_what_cannot_be_is_one_clear_line(folder: Folder) -> None:
         (("queues", "set", "emails", "--order", "random"), "order 'random' is unknown"),
         (("queues", "set", "emails", "--priority", "urgent"), "priority 'urgent' is unknown"),
         (("queues", "set", "emails", "--timeout", "inf"), "not a number of seconds"),
-        (("queues", "purge", "default"), "say --yes"),
+        (("queues", "purge", "default"), "pass --yes"),
         (("workers", "drain"), "no worker is named"),
     ):
         ended = folder.quick(*arguments)
         assert (ended.code, ended.out) == (2, ""), ended
         assert said in ended.error
     ended = folder.quick("workers", "show", "nobody")
-    assert ended.code == 1 and "no worker nobody" in ended.error
+    assert ended.code == 1 and "worker nobody not found" in ended.error
 
 
 class Terminal(io.StringIO):
@@ -125,12 +125,12 @@ def test_workers_are_listed_shown_and_drained(folder: Folder) -> None:
     assert task.id in folder.quick("workers", "show", "h-1").out
     whole = folder.quick("workers", "show", "h-1", "--json").json
     assert [each["task_id"] for each in whole["running_tasks"]] == [task.id]
-    assert folder.quick("workers", "drain", "h-1").out.startswith("h-1 is asked to drain")
-    assert "asked to drain" in folder.quick("workers", "show", "h-1").out
-    drained = folder.quick("workers", "drain", "--host", "g", "--json").json
+    assert folder.quick("workers", "drain", "h-1").out.startswith("drain of h-1 requested")
+    assert "drain requested" in folder.quick("workers", "show", "h-1").out
+    drained = folder.quick("workers", "drain", "--on-host", "g", "--json").json
     assert [worker["worker_id"] for worker in drained["workers"]] == ["g-1"]
-    missing = folder.quick("workers", "drain", "--host", "nowhere")
-    assert missing.code == 1 and "no worker lives on the host 'nowhere'" in missing.error
+    missing = folder.quick("workers", "drain", "--on-host", "nowhere")
+    assert missing.code == 1 and "no worker runs on the host 'nowhere'" in missing.error
 
 
 def test_a_lost_worker_is_shown_with_what_became_of_its_tasks(folder: Folder) -> None:
@@ -138,7 +138,7 @@ def test_a_lost_worker_is_shown_with_what_became_of_its_tasks(folder: Folder) ->
     run_inline(engine.presence.register(WorkerId("w"), queues=["default"], capacity=4))
     run_inline(engine.submit(Submission(type="echo")))
     (task,) = run_inline(engine.claim(WorkerId("other"), ["default"], limit=1))
-    run_inline(engine.workers.note([task], engine.clock.now()))
+    run_inline(engine.lost_tasks.note([task], engine.clock.now()))
     run_inline(engine.store.put("lost", "w", run_inline(engine.store.scan("lost"))[0].value))
     shown = folder.quick("workers", "show", "w").out
     assert "1 tasks were taken from it" in shown
@@ -171,7 +171,7 @@ def test_limits_are_set_shown_and_lifted(folder: Folder) -> None:
         "queues", "set", "emails", "--running", "5", "--rate", "100/m", "--type-running", "send=2",
         "--type-rate", "send=10/s", "--type-rate", "rare=1/h", "--key-running", "0",
     ).out  # fmt: skip
-    assert "at once 5, 100/m, rare at once 1/h, send at once 2, 10/s, each key any number" in said
+    assert "at once 5, 100/m, send at once 2, 10/s, rare at once 1/h, each key any number" in said
     assert "send at once" in folder.quick("queues", "show", "emails").out
     folder.quick("queues", "set", "emails", "--type-rate", "rare=default", "--rate", "default", "--key-rate", "1/s")
     assert run_inline(folder.engine().queues.get("emails")) == QueueSettings(
@@ -181,6 +181,24 @@ def test_limits_are_set_shown_and_lifted(folder: Folder) -> None:
         key_running=0,
         key_rate=Rate(1, SECOND),
     )
+
+
+def test_a_queue_is_bound_to_a_tenant_shown_and_set_free(folder: Folder) -> None:
+    assert "tenant acme" in folder.quick("queues", "set", "emails", "--tenant", "acme").out
+    assert "tenant     acme" in folder.quick("queues", "show", "emails").out
+    folder.quick("submit", "send", "--queue", "emails")
+    lines = '{"type":"send","queue":"emails","tenant":"umbrella"}\n'
+    refused = folder.run("submit", "--from-file", str(folder.write("tasks.jsonl", lines)))
+    assert refused.code == 1 and "which is bound to another tenant" in refused.out + refused.err
+    (task,) = run_inline(folder.engine().find())
+    assert task.spec.tenant == "acme"
+    mixed = folder.run("queues", "set", "emails", "--tenant", "umbrella")
+    assert mixed.code == 2 and "while it holds tasks of tenant 'acme'" in mixed.err
+    assert run_inline(folder.engine().queues.get("emails")).tenant == "acme"
+    folder.quick("queues", "set", "emails", "--reset")
+    assert run_inline(folder.engine().queues.get("emails")).tenant == "acme"
+    folder.quick("queues", "set", "emails", "--tenant", "default")
+    assert run_inline(folder.engine().queues.all()) == {}
 
 
 @pytest.mark.parametrize(
@@ -211,7 +229,7 @@ def test_autoscale_says_how_many_workers_there_should_be(folder: Folder) -> None
     text = folder.quick("autoscale").out
     assert "1 suggested, 0 there" in text and "1 ready, 0 executing" in text
     for arguments, complaint in (
-        (("--capacity", "0"), "a worker with a capacity of 0 runs nothing"),
+        (("--capacity", "0"), "capacity 0 is out of range"),
         (("--within-seconds", "0"), "a backlog cannot be worked off within 0 s"),
         (("--queue", "a b"), "queue 'a b' is not a valid name"),
     ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from tests.cli.running import Folder
 
 ADD = ("schedule", "add")
@@ -33,7 +33,7 @@ def test_a_schedule_is_added_listed_shown_and_removed(folder: Folder) -> None:
 def test_a_name_is_taken_once_unless_it_is_replaced(folder: Folder) -> None:
     folder.quick(*ADD, "a", "@daily", "work", "--paused")
     ended = folder.quick(*ADD, "a", "@hourly", "work")
-    assert (ended.code, "is there already" in ended.err) == (1, True)
+    assert (ended.code, "is taken" in ended.err) == (1, True)
     replaced = folder.quick(*ADD, "a", "@hourly", "work", "--replace", "--json").json
     assert (replaced["cron"], replaced["paused"]) == ("@hourly", True)
 
@@ -75,8 +75,8 @@ def test_what_cannot_be_is_one_clear_line(folder: Folder) -> None:
         ((*ADD, "b", "@daily"), 2, "TYPE"),
         (("schedule", "preview"), 2, "give one of them"),
         (("schedule", "preview", "a", "--count", "0"), 2, "use 1 to 1,000"),
-        (("schedule", "show", "b"), 1, "no schedule 'b'"),
-        (("schedule", "pause", "b"), 1, "no schedule 'b'"),
+        (("schedule", "show", "b"), 1, "schedule 'b' not found"),
+        (("schedule", "pause", "b"), 1, "schedule 'b' not found"),
     ):
         ended = folder.quick(*arguments)
         assert (ended.code, said in ended.err.replace("\n", " ")) == (code, True), (arguments, ended.err)

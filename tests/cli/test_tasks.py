@@ -8,8 +8,8 @@ from fairlead.core.events import Failed
 from fairlead.core.identity import WorkerId
 from fairlead.core.task import Failure, State
 from fairlead.engine.engine import Settlement
-from fairlead.engine.inline import run_inline
-from fairlead.wire.shown import TaskBrief, TaskWhole
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.wire.task_shown import TaskBrief, TaskListed, TaskWhole
 from tests.cli.running import Folder
 
 ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
@@ -68,7 +68,7 @@ def test_parameters_may_be_one_document_and_a_moment_relative(folder: Folder) ->
         (("echo", "--params", "[1]"), "not a JSON object"),
         (("echo", "--priority", "hgih"), "priority 'hgih' is unknown"),
         (("echo", "--run-at", "tomorrow"), "is not a moment"),
-        (("echo", "--delay", "inf"), "is not a time"),
+        (("echo", "--delay", "inf"), "is not a number of seconds"),
         (("echo", "--delay", "1", "--run-at", "+1h"), "both given"),
         (("echo", "--max-retries", "many"), "--max-retries"),
         (("echo", "--priorty", "low"), "Did you mean --priority?"),
@@ -100,11 +100,11 @@ def test_show_has_everything_and_nothing_that_acts_on_a_terminal(folder: Folder)
 def test_list_filters_and_pages(folder: Folder) -> None:
     ids = [folder.submit("echo", "--queue", queue, "--tag", queue) for queue in ("a", "b", "a")]
     assert [task["task_id"] for task in folder.ok("list", "--json").lines] == ids[::-1]
-    assert list(folder.quick("list", "--json").lines[0]) == list(TaskBrief.__struct_fields__)
+    assert list(folder.quick("list", "--json").lines[0]) == list(TaskListed.__struct_fields__)
     first = folder.quick("list", "--limit", "2", "--oldest-first")
-    assert first.out.splitlines()[-1] == f"there are more: --after {ids[1]}"
+    assert first.out.splitlines()[-1] == f"there are more: --cursor {ids[1]}"
     assert [line.split()[0] for line in first.out.splitlines()[1:-1]] == ids[:2]
-    rest = folder.quick("list", "--limit", "2", "--oldest-first", "--after", ids[1])
+    rest = folder.quick("list", "--limit", "2", "--oldest-first", "--cursor", ids[1])
     assert [line.split()[0] for line in rest.out.splitlines()] == ["ID", ids[2]]
     some = folder.quick(
         *("list", "--json", "--queue", "a", "--tag", "a", "--type", "echo", "--priority", "medium"),
@@ -112,7 +112,7 @@ def test_list_filters_and_pages(folder: Folder) -> None:
     )
     assert [task["task_id"] for task in some.lines] == [ids[2], ids[0]]
     assert folder.quick("list", "--worker", "nobody").out == "no task matches\n"
-    for wrong in (("--state", "done"), ("--limit", "0"), ("--after", "x"), ("--created-after", "noon")):
+    for wrong in (("--state", "done"), ("--limit", "0"), ("--cursor", "x"), ("--created-after", "noon")):
         assert folder.quick("list", *wrong).code == 2
 
 
@@ -131,14 +131,14 @@ def test_cancel_replay_and_discard_say_what_was_done_to_each(folder: Folder) -> 
     cancelled = folder.run("cancel", one, missing, two)
     assert cancelled.code == 1
     assert cancelled.out.splitlines() == [f"{one} cancelled", f"{two} cancelled"]
-    assert cancelled.error.startswith(f"no task {missing}")
+    assert cancelled.error.startswith(f"task {missing} not found")
     answer = folder.run("replay", one, missing, "--priority", "high", "--keep-retries", "--json")
     assert answer.code == 1
     assert [(task["task_id"], task["priority"], task["status"]) for task in answer.json["tasks"]] == [
         (one, "high", "queued")
     ]
     assert [error["task_id"] for error in answer.json["errors"]] == [missing]
-    assert f"task {one} is queued: discard needs it" in folder.quick("discard", one).error
+    assert f"task {one} is queued: discard is possible only if" in folder.quick("discard", one).error
     assert folder.ok("discard", two).out == f"{two} discarded\n"
     assert [task.id for task in folder.tasks()] == [one]
     assert folder.quick("cancel", one, "not-an-id").code == 2

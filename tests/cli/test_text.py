@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.cli.moments import ago, brief, parse
+from fairlead.cli.times import ago, brief, parse
 from fairlead.core.errors import InvalidTask
-from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND
-from fairlead.wire.moments import iso
-from fairlead.wire.plain import clean, one_line
+from fairlead.core.instant import AT_ONCE, DAY, HOUR, MINUTE, SECOND
+from fairlead.wire.safe_text import clean, one_line
+from fairlead.wire.times import iso
 
 NOW = 1_800_000_000_000_000
 
@@ -29,6 +29,10 @@ NOW = 1_800_000_000_000_000
 )
 def test_a_moment_is_relative_or_iso_and_utc_unless_it_says_otherwise(text: str, instant: int) -> None:
     assert parse("--when", text, NOW) == instant
+
+
+def test_what_is_to_be_done_at_once_is_not_told_as_of_1970() -> None:
+    assert ago(AT_ONCE, NOW) == "now"
 
 
 @pytest.mark.parametrize("text", ["", "now-ish", "1h", "-1y", "1969-12-31", "9999-01-01", "-99999999999999w", "- 1h"])

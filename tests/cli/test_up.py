@@ -37,7 +37,7 @@ def test_ctrl_c_lets_tasks_end_and_a_second_one_hands_them_back(folder: Folder) 
     with folder.start("up", "--port", "0", "--concurrency", "6") as up:
         until(lambda: states(folder).count(State.EXECUTING) >= 3)
         up.send(signal.SIGINT)
-        up.find("leaving:")
+        up.find("draining:")
         until(lambda: states(folder).count(State.COMPLETED) == 3)
         up.send(signal.SIGINT)
         assert up.wait() == 0
@@ -78,7 +78,7 @@ def test_a_port_that_is_taken_is_an_error_with_a_remedy(folder: Folder) -> None:
 
 
 def test_without_the_extra_the_worker_runs_alone_and_says_so(folder: Folder) -> None:
-    bare = "import fairlead.cli.serving as serving; serving.NEEDED = ('no_such_package',); "
+    bare = "from fairlead.core.extras import EXTRAS; EXTRAS['server'] = ('no_such_package',); "
     command = [sys.executable, "-c", f"{bare}from fairlead.cli import main; main()", "up"]
     with Program(command, folder.path, folder.environment) as up:
         up.find("The HTTP API is not installed; install it with `pip install 'fairlead[server]'`")

@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from fairlead.cli.picture import KEPT, View, first_view, frame, sparkline, whole
+from fairlead.cli.top.survey import Survey
+from fairlead.cli.top.view import KEPT, TopView, first_view, frame, sparkline, whole
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import MINUTE, SECOND
 from fairlead.core.task import Failure, Lease, Priority, Reason, Spec, State, Status, Task
-from fairlead.engine.metering import Throughput
-from fairlead.engine.presence import WorkerPresence, WorkerState
+from fairlead.engine.metrics.throughput import Throughput
 from fairlead.engine.stats import LineStats, QueueStats, Stats, WorkerStats
-from fairlead.engine.survey import Survey
+from fairlead.engine.worker_records import WorkerPresence, WorkerState
 
 NOW = 1_800_000_000_000_000  # 08:00:00 UTC
 STORE = "redis://cache.example.org"
@@ -73,11 +73,11 @@ def a_survey(queues: int = 2, workers: int = 2, tasks: int = 2) -> Survey:
     )
 
 
-def a_view(survey: Survey | None = None) -> View:
+def a_view(survey: Survey | None = None) -> TopView:
     return first_view(STORE, 2 * SECOND, survey or a_survey(), NOW)
 
 
-def text(view: View, width: int = 100, height: int = 40, now: int = NOW) -> list[str]:
+def text(view: TopView, width: int = 100, height: int = 40, now: int = NOW) -> list[str]:
     return ["".join(cell.text for cell in line) for line in frame(view, now, width, height)]
 
 

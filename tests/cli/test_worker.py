@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from fairlead import Fairlead, Settings
-from fairlead.cli.working import metrics_port_of
+from fairlead.app.config_keys import KEYS
+from fairlead.cli.commands.worker import metrics_port_of
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.task import Reason, State
-from fairlead.sdk.keys import KEYS
 from tests.cli.running import Folder, until
 from tests.engine.counting import Read
 
@@ -61,13 +61,13 @@ def test_it_runs_tasks_and_sigterm_lets_them_end(folder: Folder) -> None:
         assert folder.ok("submit", "double", "number=21", "--wait", *store).out == "42\n"
         wrong = folder.quick("submit", "double", "number=x", "--wait", *store)
         assert wrong.code == 1 and "ended as failed (rejected): InvalidArguments" in wrong.error
-        late = folder.quick("submit", "nobody", "--wait", "--timeout-seconds", "0.01", *store)
-        assert late.code == 1 and "has not ended after 0.01 s; it goes on" in late.err
+        late = folder.quick("submit", "nobody", "--wait", "--wait-timeout", "0.01", *store)
+        assert late.code == 1 and "has not ended after 0.01 s; it is still waiting or running" in late.err
         assert "no worker of queue default has a handler for the type nobody" in late.err
         task_id = folder.submit("wait_for", "file=go", *store)
         until(lambda: folder.quick("show", task_id, "--json", *store).json["status"] == "executing")
         worker.send(signal.SIGTERM)
-        worker.find("leaving: 1 running tasks")
+        worker.find("draining: 1 tasks still running")
         folder.write("go", "")
         assert worker.wait() == 0
     shown = folder.quick("show", task_id, "--json", *store).json
@@ -87,11 +87,11 @@ def test_a_second_signal_hands_back_what_runs(folder: Folder) -> None:
     task_id = folder.submit("wait_for", "file=never", "--store", "sqlite:///mine.db")
     flags = ("--store", "sqlite:///mine.db", "--no-keeper", "--log-level", "debug", "--json")
     with folder.start("worker", "tasks:app", *flags) as worker:
-        worker.find("the store is sqlite:///mine.db, from --store; the app itself names sqlite:///tasks.db")
+        worker.find("using the store sqlite:///mine.db from --store; the app itself names sqlite:///tasks.db")
         (line,) = worker.find('"message":"task started"')
         assert json.loads(line)["task_id"] == task_id
         worker.send(signal.SIGINT)
-        worker.find("leaving: 1 running tasks")
+        worker.find("draining: 1 tasks still running")
         worker.send(signal.SIGINT)
         assert worker.wait() == 0
     (task,) = folder.tasks("mine.db")
@@ -159,7 +159,9 @@ def test_flags_reach_an_app_that_leaves_them_to_the_configuration_and_its_child_
 def test_each_process_shows_its_metrics_on_a_port_of_its_own(folder: Folder) -> None:
     store = ("--store", "sqlite:///tasks.db")
     with folder.start("worker", "tasks:app", "--processes", "2", "--metrics-port", "0") as supervisor:
-        urls = [re.search(r"http://127\.0\.0\.1:\d+/metrics", line) for line in supervisor.find("metrics are at", 2)]
+        urls = [
+            re.search(r"http://127\.0\.0\.1:\d+/metrics", line) for line in supervisor.find("serving metrics at", 2)
+        ]
         for _ in range(3):
             assert folder.submit("double", "number=4", "--wait", *store) == "8"
         pages = [Read(httpx.get(url[0]).text) for url in urls if url]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from tests.client.serving import Port
 
 

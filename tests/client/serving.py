@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from fairlead.app.app import Fairlead
 from fairlead.core.settings import Settings
 from fairlead.core.task import State, Task
-from fairlead.sdk.app import Fairlead
-from fairlead.server.binding import Binding
-from fairlead.server.running import Server, open_server
+from fairlead.server.listeners import Binding
+from fairlead.server.server import Server, open_server
 from fairlead.server.settings import ServerSettings
 from fairlead.storage.protocol import Store
 from fairlead.worker.worker import Worker, WorkerSettings

@@ -10,16 +10,23 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.keys.service import Keyring
+from fairlead.app.app import Fairlead
+from fairlead.app.handle import TaskHandle
 from fairlead.client.engine import RemoteEngine
-from fairlead.client.opening import open_transport
-from fairlead.client.problems import error_of
-from fairlead.client.transport import Address, Reply
+from fairlead.client.http.problems import error_of
+from fairlead.client.http.transport import Address, Reply
+from fairlead.client.open import open_transport
 from fairlead.core.errors import (
     InvalidSettings,
     InvalidTask,
     PayloadTooLarge,
     QueueFull,
+    StoreError,
+    StoreFull,
     StoreMismatch,
+    StoreReadOnly,
     StoreRefused,
     StoreUnavailable,
     TaskFailed,
@@ -32,11 +39,10 @@ from fairlead.core.instant import HOUR, SECOND
 from fairlead.core.retry import Backoff
 from fairlead.core.submission import Submission
 from fairlead.core.task import After, Failure, OnFailure, Priority, State, Task
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.inline import run_inline
-from fairlead.engine.keys import Keyring, Role
-from fairlead.sdk.app import Fairlead
-from fairlead.sdk.handle import TaskHandle
+from fairlead.core.tenancy import Role
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.storage.memory.store import MemoryStore
 from fairlead.storage.values import Filter
 from tests.client.serving import Port
 from tests.server.serving import NOBODY
@@ -51,7 +57,7 @@ async def remote(port: Port) -> AsyncIterator[RemoteEngine]:
     await engine.close()
 
 
-async def ended(engine: Engine, outcome: Outcome, **wish: Any) -> Task:
+async def ended(engine: AdminEngine, outcome: Outcome, **wish: Any) -> Task:
     """A task that was submitted, claimed and settled."""
     await engine.submit(Submission(type="work", **wish))
     (task,) = await engine.claim(WorkerId("w"), ["default"], limit=1)
@@ -62,7 +68,7 @@ async def ended(engine: Engine, outcome: Outcome, **wish: Any) -> Task:
 
 def shown(task: Task) -> Task:
     """A task without what no API shows."""
-    spec = replace(task.spec, backoff=Backoff(), key_until=None, timeout=task.status.timeout)
+    spec = replace(task.spec, key_until=None, timeout=task.status.timeout)
     failures = [None if entry.failure is None else replace(entry.failure, traceback=None)
                 for entry in task.status.history]  # fmt: skip
     history = tuple(replace(entry, failure=failure)
@@ -85,7 +91,7 @@ async def test_a_submit_says_all_that_can_be_said(port: Port, remote: RemoteEngi
     spec = here.spec
     assert (
         spec.type, spec.parameters, here.status.priority, spec.queue, spec.requires, spec.timeout, spec.max_retries,
-        spec.max_crashes, spec.backoff, spec.idempotency_key, spec.tenant, spec.tags, spec.trace,
+        spec.max_crashes, spec.backoff, spec.key, spec.tenant, spec.tags, spec.trace,
     ) == (
         "work", b'{"a":  1.50}', Priority.HIGH, "mail", ("a", "b"), 1_500_001, 7, 2, wish.backoff, "k", "t",
         ("x", "y"), "00-1",
@@ -273,6 +279,36 @@ def test_a_server_that_does_not_answer_is_a_store_out_of_reach() -> None:
 )
 def test_what_is_not_an_answer_is_told_apart(status: int, body: bytes, error: type[Exception]) -> None:
     assert type(error_of(Reply(status, body), NOWHERE)) is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreRefused("password authentication failed for user 'app'; correct the store URL"),
+        StoreMismatch("the schema is of version 99; upgrade fairlead"),
+        StoreReadOnly("the file cannot be written; make it and its folder writable"),
+        StoreFull("no space is left; make room"),
+        StoreUnavailable("the store did not answer; try again"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_store_that_fails_is_the_same_error_behind_a_server(error: StoreError) -> None:
+    class Failing(MemoryStore):
+        async def add(self, *args: Any, **more: Any) -> Any:
+            raise error
+
+    port = Port(Failing())
+    await port.open()
+    remote = RemoteEngine(open_transport(Address(port.url), blocking=False))
+    try:
+        with pytest.raises(type(error), match=str(error)) as told:
+            await remote.submit(Submission(type="work"))
+        with pytest.raises(type(error), match=str(error)) as of_many:
+            await remote.submit_many([Submission(type="work")])
+    finally:
+        await remote.close()
+        await port.end()
+    assert type(told.value) is type(of_many.value) is type(error)
 
 
 @pytest.mark.parametrize("url", ["http://", "https://user:secret@host", "https://host/?a=b", "https://host#x"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
-from fairlead.client.message import Reading, Requests
-from fairlead.client.transport import Broken, Reply
+from fairlead.client.http.http1 import Reading, Requests
+from fairlead.client.http.transport import Broken, Reply
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -25,7 +28,12 @@ REPLIES = {
     ),
     "no body by its status": (b"HTTP/1.1 204 No Content\r\n\r\n", Reply(204, b""), True),
     "the old version": (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi", Reply(200, b"hi"), False),
-    "the length twice": (OK + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\nhi", Reply(200, b"hi"), True),
+    "a coding with a space behind": (OK + b"Transfer-Encoding: Chunked \r\n\r\n0\r\n\r\n", Reply(200, b""), True),
+    "two interim replies, one with a length": (
+        b"HTTP/1.1 102 Wait\r\n\r\nHTTP/1.1 103 Hints\r\nContent-Length: 0\r\n\r\n"
+        + OK + b"Content-Length: 2\r\n\r\nhi",
+        Reply(200, b"hi"), True,
+    ),
     "the end of a head in the body": (OK + b"Content-Length: 6\r\n\r\n\r\n\r\nhi", Reply(200, b"\r\n\r\nhi"), True),
 }  # fmt: skip
 
@@ -63,6 +71,15 @@ def test_what_nobody_asked_for_is_not_the_next_answer(name: str, more: bytes) ->
         OK + b"Content-Length: 3\r\n\r\nhi",
         OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nh",
         OK + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nhi",
+        OK + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
+        OK + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        OK + b"Transfer-Encoding: gzip\r\n\r\nhi",
+        OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        OK + b"Content-Length: 99999999999999999999\r\n\r\nhi",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
         OK + b"Content-Length: 2\r\n 3\r\n\r\nhi",
         OK + b"Content-Length: +2\r\n\r\nhi",
         OK + b"Content-Length: -2\r\n\r\nhi",
@@ -79,6 +96,39 @@ def test_what_is_no_reply_is_refused(text: bytes) -> None:
     with pytest.raises(Broken):
         reading.feed(text) if text else None
         reading.feed(b"")
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"", OK, OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", OK + b"Transfer-Encoding: chunked\r\n\r\n1;"],
+    ids=["a head", "headers", "trailers", "an extension of a chunk"],
+)
+def test_what_leads_to_nothing_is_not_read_for_ever(begun: bytes) -> None:
+    reading = Reading()
+    assert reading.feed(begun or b"HTTP/1.1 200 O") is None
+    with pytest.raises(Broken, match="does not end"):
+        for _ in range(100):
+            reading.feed(b"x: y\r\n" * 1_000 if begun.endswith(b"\r\n") else b"x" * 6_000)
+
+
+def test_a_body_in_small_pieces_may_be_large() -> None:
+    reading = Reading()
+    reading.feed(OK + b"Transfer-Encoding: chunked\r\n\r\n")
+    for _ in range(30_000):
+        assert reading.feed(b"1\r\nx\r\n") is None
+    assert reading.feed(b"0\r\n\r\n") == Reply(200, b"x" * 30_000)
+
+
+def test_a_reply_leaves_nothing_to_the_garbage_collector() -> None:
+    reading = Reading()
+    reading.feed(REPLIES["a length"][0])
+    gone = weakref.ref(reading)
+    gc.disable()
+    try:
+        del reading
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_request_is_written_whole() -> None:

@@ -9,14 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from fairlead.client.engine import RemoteEngine
-from fairlead.client.opening import open_transport
-from fairlead.client.transport import Address
+from fairlead.client.http.transport import Address
+from fairlead.client.open import open_transport
 from fairlead.core.errors import OperationNotFound, OperationRefused, QueryError
-from fairlead.core.operation import Action, Operation, Stage
-from fairlead.core.query import Query, term
-from fairlead.core.query_text import parse_query
+from fairlead.core.operation import Action, NewOperation, Operation, Stage
+from fairlead.core.query.parser import parse_query
+from fairlead.core.query.query import Query, term
 from fairlead.core.task import Priority, State, Task
-from fairlead.engine.operations import Wish
 from fairlead.storage.values import Filter
 from tests.client.serving import Port
 from tests.engine.stocking import a_dead_letter
@@ -76,7 +75,7 @@ async def test_dead_letters_are_grouped(port: Port, remote: RemoteEngine) -> Non
 
 async def test_an_operation_is_done_by_the_server(port: Port, remote: RemoteEngine) -> None:
     await stocked(port)
-    wish = Wish(action=Action.REPLAY, query=parse_query("state:dead_letter"), priority=Priority.LOW, canary=2)
+    wish = NewOperation(action=Action.REPLAY, query=parse_query("state:dead_letter"), priority=Priority.LOW, canary=2)
 
     preview = await remote.operations.preview(wish)
     assert (preview.count, len(preview.sample)) == (6, 6)
@@ -95,7 +94,7 @@ async def test_an_operation_is_done_by_the_server(port: Port, remote: RemoteEngi
 
 async def test_the_errors_are_the_same(port: Port, remote: RemoteEngine) -> None:
     await stocked(port, 2)
-    wish = Wish(action=Action.DISCARD, query=parse_query("state:dead_letter"), canary=1)
+    wish = NewOperation(action=Action.DISCARD, query=parse_query("state:dead_letter"), canary=1)
 
     with pytest.raises(OperationRefused, match="2 tasks match, not 5"):
         await remote.operations.start(replace(wish, expected=5))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
-from fairlead.client.queues import RemoteQueues
-from fairlead.core.errors import InvalidTask, WorkerNotFound
+from fairlead.admin.queues.api import RemoteQueues
+from fairlead.core.errors import BindingRefused, InvalidTask, WorkerNotFound
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
-from fairlead.core.order import HeadStart
-from fairlead.core.queue import QueueSettings
+from fairlead.core.queues.order import HeadStart
+from fairlead.core.queues.queue import PurgeCount, QueueSettings
 from fairlead.core.retry import Backoff
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, State
-from fairlead.engine.purging import PurgeCount
-from fairlead.server import queues as server_queues
+from fairlead.server.routes import queues as server_queues
 from tests.client.serving import Port
 
 
@@ -48,6 +48,26 @@ async def test_a_queue_is_paused_changed_and_reset(port: Port) -> None:
         await app.queues.pause("not a name")
 
 
+async def test_a_queue_is_bound_to_a_tenant_and_stays_so_through_a_reset(port: Port) -> None:
+    app = port.app()
+
+    @app.task(queue="mail")
+    async def send() -> None: ...
+
+    @app.task(queue="mail", tenant="umbrella")
+    async def spam() -> None: ...
+
+    assert (await app.queues.change("mail", tenant="acme", bound=9)).tenant == "acme"
+    handle = await send.submit()
+    assert (await port.engine.get(handle.id)).spec.tenant == "acme"
+    with pytest.raises(InvalidTask, match="which is bound to another tenant"):
+        await spam.submit()
+    with pytest.raises(BindingRefused, match="while it holds tasks of tenant 'acme'"):
+        await app.queues.change("mail", tenant="umbrella")
+    assert await app.queues.reset("mail") == QueueSettings(tenant="acme") == await port.engine.queues.get("mail")
+    assert await app.queues.change("mail", tenant=None) == QueueSettings()
+
+
 async def test_a_purge_takes_as_many_requests_as_it_needs(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_queues, "PURGE_LIMIT", 4)
     await port.engine.submit_many([Submission(type="work") for _ in range(10)])
@@ -62,13 +82,14 @@ async def test_workers_are_shown_and_drained(port: Port) -> None:
     joined = await port.engine.presence.register(
         worker, queues=["default"], capacity=3, types=["work"], host="h", pid=7, version="1"
     )
-    assert await app.workers.all() == [joined]
+    # What sweeps go by is told to nobody over HTTP.
+    assert await app.workers.all() == [replace(joined, lease=0, heartbeat=0)]
     await port.engine.submit(Submission(type="work"))
     (task,) = await port.engine.claim(worker, ["default"], limit=1)
     assert [each.id for each in (await app.workers.get(worker)).running] == [task.id]
     assert (await app.workers.drain(worker)).id == worker
     assert (await app.workers.get(worker)).drain_asked
-    await port.engine.workers.note([task], port.engine.clock.now())
+    await port.engine.lost_tasks.note([task], port.engine.clock.now())
     (lost,) = (await app.workers.get(worker)).lost
     assert lost.task is not None
     assert (lost.id, lost.task.state) == (task.id, State.EXECUTING)

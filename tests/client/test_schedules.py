@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from fairlead.admin.keys.service import Keyring
 from fairlead.core.errors import InvalidTask, ScheduleExists, ScheduleNotFound
 from fairlead.core.instant import SECOND
 from fairlead.core.retry import Backoff
 from fairlead.core.task import State
-from fairlead.engine.keys import Keyring, Role
+from fairlead.core.tenancy import Role
 from tests.client.serving import Port
 
 
@@ -94,6 +95,10 @@ async def test_a_worker_behind_a_server_declares_what_its_app_does(port: Port) -
     @app.cron("every 5 minutes")
     @app.task
     def work() -> None: ...
+
+    @app.cron("@daily", end=datetime(2020, 1, 1, tzinfo=UTC))
+    @app.task
+    def what_is_over() -> None: ...
 
     async with port.hired(app):
         assert [entry.name for entry in await port.engine.schedules.all()] == ["work"]

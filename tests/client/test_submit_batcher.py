@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
+from fairlead.admin.keys.service import Keyring
 from fairlead.client.engine import RemoteEngine
-from fairlead.client.opening import open_transport
-from fairlead.client.transport import PATIENCE, Address, Reply, Transport
+from fairlead.client.http.transport import PATIENCE, Address, Reply, Transport
+from fairlead.client.open import open_transport
 from fairlead.core.errors import InvalidTask, PayloadTooLarge, QueueFull, StoreRefused, StoreUnavailable
 from fairlead.core.identity import TaskId
 from fairlead.core.submission import Submission
+from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Submitted
-from fairlead.engine.keys import Keyring, Role
 from tests.client.serving import Port
 from tests.server.serving import NOBODY
 from tests.worker.building import eventually

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from fairlead.client.opening import open_transport
-from fairlead.client.streaming import _Stream
-from fairlead.client.transport import Address, Broken, Reply, Transport
+from fairlead.client.http.asynchronous import _Stream
+from fairlead.client.http.transport import Address, Broken, Reply, Transport
+from fairlead.client.open import open_transport
 from fairlead.core.errors import InvalidSettings, StoreUnavailable
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from tests.client.scripted import Asked, Scripted, said
 from tests.worker.building import PATIENCE
 from tests.worker.builtin.servers import make_certificate, silent_port

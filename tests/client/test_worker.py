@@ -8,14 +8,16 @@ import threading
 
 import pytest
 
-from fairlead.core.errors import LeaseLost, Reject, TaskFailed
+from fairlead.admin.keys.service import Keyring
+from fairlead.app.remote import RemoteConnection
+from fairlead.core.errors import LeaseLost, Reject, StoreRefused, TaskFailed
 from fairlead.core.events import HandedBack
 from fairlead.core.task import Reason, State, Task
+from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Settlement
-from fairlead.sdk.remote import RemoteConnection
 from fairlead.worker.context import current_task
 from tests.client.serving import Port
-from tests.worker.building import eventually
+from tests.worker.building import PATIENCE, eventually
 
 
 async def test_handlers_run_and_their_results_come_back(port: Port) -> None:
@@ -40,6 +42,39 @@ async def test_handlers_run_and_their_results_come_back(port: Port) -> None:
         handle = await nothing.submit()
         await handle.result(30)
         assert (await port.engine.get(handle.id)).status.result is None
+
+
+async def test_a_worker_with_the_key_of_a_tenant_runs_its_tasks_from_its_queue(port: Port) -> None:
+    await port.engine.queues.change("mine", tenant="acme")
+    ring = Keyring(port.engine)
+    app = port.app((await ring.create("acme", [Role.SUBMIT, Role.READ, Role.WORK], tenant="acme")).text)
+
+    @app.task(queue="mine")
+    async def whose() -> str | None:
+        return current_task().id
+
+    worker = await app.worker(queues=["mine"], keeper_process=False)
+    running = asyncio.create_task(worker.run())
+    try:
+        handle = await whose.submit()
+        assert await handle.result(30) == handle.id
+        (present,) = await port.engine.presence.workers()
+        assert (present.tenant, present.queues) == ("acme", ("mine",))
+    finally:
+        worker.leave()
+        await asyncio.wait_for(running, PATIENCE)
+    assert (await port.engine.get(handle.id)).spec.tenant == "acme"
+
+
+async def test_a_worker_with_the_key_of_a_tenant_is_told_what_to_do_for_another_queue(port: Port) -> None:
+    made = await Keyring(port.engine).create("acme", [Role.WORK], tenant="acme")
+    app = port.app(made.text)
+
+    @app.task
+    async def work() -> None: ...
+
+    with pytest.raises(StoreRefused, match="have an admin bind it with `fairlead queues set default --tenant acme`"):
+        await (await app.worker(keeper_process=False)).run()
 
 
 async def test_retry_rules_know_what_an_error_derives_from_over_http_too(port: Port) -> None:
@@ -199,7 +234,7 @@ async def test_a_lost_lease_stops_the_attempt(port: Port, caplog: pytest.LogCapt
         await port.lose_lease(await port.engine.get(handle.id))
         await port.until_state(handle.id, State.COMPLETED)
     assert attempts == [1, 2]
-    assert "its lease is lost" in caplog.text
+    assert "lease lost; stopping" in caplog.text
 
 
 async def test_a_drain_that_is_asked_for_drains_the_worker(port: Port) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-from msgspec.structs import replace
-
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
 from fairlead.storage.values import Claim
@@ -27,6 +25,5 @@ class PromptStore(WrongStore):
         return await self.claim(self._later(claim))
 
     def _later(self, claim: Claim) -> Claim:
-        """The claim, as if made now."""
-        waited = max(0, self.now() - claim.now)
-        return replace(claim, now=claim.now + waited, until=claim.until + waited)
+        """The claim, as made now."""
+        return claim.dated(self.now())

@@ -11,8 +11,8 @@ from fairlead.testing.contract import StoreContract
 from fairlead.testing.crews import Crew, ThreadCrew
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
-from fairlead.testing.openings import opened_memory
 from fairlead.testing.races import RaceContract
+from fairlead.testing.stores import opened_memory
 
 
 class TestMemory(StoreContract):

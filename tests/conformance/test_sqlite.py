@@ -1,34 +1,38 @@
 """The SQLite store keeps the storage contract, beside an event loop and without one."""
 
 import itertools
+import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from fairlead.core.identity import TaskId
 from fairlead.storage.protocol import Store
 from fairlead.storage.sqlite.store import SqliteStore
-from fairlead.testing.clauses.adding import AddingClauses
+from fairlead.testing.clauses.add import AddingClauses
 from fairlead.testing.clauses.bounds import BoundClauses
-from fairlead.testing.clauses.changing import ChangingClauses
-from fairlead.testing.clauses.claiming import ClaimingClauses
-from fairlead.testing.clauses.feeding import FeedClauses
-from fairlead.testing.clauses.finding import FindingClauses
+from fairlead.testing.clauses.change import ChangingClauses
+from fairlead.testing.clauses.claim import ClaimingClauses
+from fairlead.testing.clauses.feed import FeedClauses
+from fairlead.testing.clauses.find import FindingClauses
 from fairlead.testing.clauses.heartbeats import HeartbeatClauses
 from fairlead.testing.clauses.keys import KeyClauses
-from fairlead.testing.clauses.listing import ListingClauses
+from fairlead.testing.clauses.lists import ListingClauses
 from fairlead.testing.clauses.order import OrderClauses
 from fairlead.testing.clauses.records import RecordClauses
-from fairlead.testing.clauses.refusing import RefusingClauses, RemovingClauses
-from fairlead.testing.contract import StoreContract
+from fairlead.testing.clauses.refusals import RefusingClauses, RemovingClauses
+from fairlead.testing.contract import QuarantineContract, StoreContract
 from fairlead.testing.crews import Crew, ThreadCrew
 from fairlead.testing.examples import STEADY
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
-from fairlead.testing.openings import Opening
 from fairlead.testing.races import RaceContract
+from fairlead.testing.stores import Opening
+from fairlead.testing.vandalism import Change, Part, Vandal
+from tests.storage.sqlite.surveying import survey
 
 
 @asynccontextmanager
@@ -41,11 +45,38 @@ async def opened_file(path: Path, *, blocking: bool = False) -> AsyncIterator[St
         await store.close()
 
 
-class TestSqlite(StoreContract):
+class FileVandal:
+    """Damages tasks in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def __call__(self, task_id: TaskId, part: Part, change: Change, *, tidy: bool = False) -> None:
+        with closing(sqlite3.connect(self._path)) as connection, connection:
+            (number, touched) = connection.execute(
+                "SELECT task.number, status.number FROM task LEFT JOIN status USING (number) WHERE task.id = ?",
+                (task_id,),
+            ).fetchone()
+            table, column = ("task", "spec") if part == "spec" else ("task", "added")
+            if part == "status" and touched is not None:
+                table, column = "status", "status"
+            (packed,) = connection.execute(f"SELECT {column} FROM {table} WHERE number = ?", (number,)).fetchone()
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE number = ?", (change(packed), number))
+
+    def mended(self, parts: dict[str, bytes], part: Part, change: Change) -> dict[str, bytes]:
+        return {**parts, part: change(parts[part])}
+
+
+class TestSqlite(StoreContract, QuarantineContract):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
         async with opened_file(tmp_path / "tasks.db") as store:
             yield store
+        survey(tmp_path / "tasks.db")
+
+    @pytest.fixture
+    def vandal(self, tmp_path: Path) -> Vandal:
+        return FileVandal(tmp_path / "tasks.db")
 
 
 class TestSqliteBlocking(

@@ -2,26 +2,31 @@
 
 import asyncio
 import inspect
+import itertools
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
 
 from fairlead.storage import protocol
 from fairlead.storage.protocol import Store
-from fairlead.testing.contract import StoreContract
+from fairlead.testing.clauses.quarantine import Spoiler
+from fairlead.testing.contract import QuarantineContract, StoreContract
 from fairlead.testing.crews import Crew, ThreadCrew
 from fairlead.testing.durability import DurabilityContract
 from fairlead.testing.examples import STEADY
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
-from fairlead.testing.openings import Opening
 from fairlead.testing.races import RaceContract
+from fairlead.testing.stores import Opening
 from tests.conformance import wrong_adding, wrong_claiming, wrong_feeding, wrong_holding, wrong_reading
 from tests.conformance.prompt_store import PromptStore
+from tests.conformance.test_sqlite import FileVandal
+from tests.conformance.wrong_quarantine import WRONG_FILES, WrongFile
 from tests.conformance.wrong_store import WrongStore
 from tests.conformance.wrong_stores import WRONG_STORES
 
@@ -67,9 +72,15 @@ LEASE_MISTAKES = [
 ]
 
 
-class Contract(StoreContract):
+class Contract(StoreContract, QuarantineContract):
     settings = UNSHRUNK
     patience = 0.3
+
+
+class Patient(StoreContract):
+    """For a store that is right, which must not be found wrong for being slow."""
+
+    settings = UNSHRUNK
 
 
 def laws(*contracts: type) -> dict[str, set[str]]:
@@ -103,9 +114,9 @@ def rejects(check: Callable[[], None]) -> bool:
     return False
 
 
-def check_law(name: str, make: Callable[[], Store]) -> None:
+def check_law(name: str, make: Callable[[], Store], contract: StoreContract | None = None) -> None:
     async def check() -> None:
-        await getattr(Contract(), name)(make())
+        await getattr(contract or Contract(), name)(make())
 
     asyncio.run(check())
 
@@ -116,9 +127,27 @@ def test_a_store_that_breaks_a_clause_is_rejected_by_that_clauses_tests(wrong: t
     assert any(rejects(partial(check_law, name, wrong)) for name in relevant)
 
 
+@pytest.mark.parametrize("wrong", WRONG_FILES, ids=lambda store: store.__name__)
+def test_a_file_that_breaks_a_clause_is_rejected_by_that_clauses_tests(wrong: type[WrongFile], tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    async def check(name: str) -> None:
+        path = tmp_path / f"{next(numbers)}.db"
+        store, vandal = wrong(path), FileVandal(path)
+        law = getattr(Contract(), name)
+        given = {"store": store, "vandal": vandal, "part": "spec", "spoiler": Spoiler(store, vandal, "spec", "emptied")}
+        try:
+            await law(**{word: value for word, value in given.items() if word in inspect.signature(law).parameters})
+        finally:
+            await store.close()
+
+    relevant = [name for name, clauses in laws(Contract).items() if wrong.breaks in clauses]
+    assert any(rejects(lambda name=name: asyncio.run(check(name))) for name in relevant)  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("name", [name for name, clauses in laws(Contract).items() if clauses & {"W2", "W3", "W4"}])
 def test_a_memory_store_that_waits_and_claims_in_one_go_is_right(name: str) -> None:
-    check_law(name, PromptStore)
+    check_law(name, PromptStore, Patient())
 
 
 @pytest.mark.parametrize("wrong", PLAIN_MISTAKES, ids=lambda store: store.__name__)
@@ -165,13 +194,14 @@ def test_a_store_that_claims_in_steps_is_right_as_long_as_no_one_else_runs() -> 
 
 def test_every_clause_is_named_by_a_test() -> None:
     stated = set(re.findall(r"^    ([A-Z]\d)  ", inspect.getdoc(protocol) or "", re.MULTILINE))
-    assert set().union(*laws(StoreContract, RaceContract, DurabilityContract).values()) == stated
+    assert set().union(*laws(StoreContract, QuarantineContract, RaceContract, DurabilityContract).values()) == stated
 
 
 def test_every_test_names_a_clause() -> None:
-    tests = laws(StoreContract, RaceContract, DurabilityContract)
+    tests = laws(StoreContract, QuarantineContract, RaceContract, DurabilityContract)
     assert [name for name, clauses in tests.items() if not clauses] == []
 
 
 def test_every_clause_that_one_process_can_break_has_a_wrong_store() -> None:
-    assert {store.breaks for store in WRONG_STORES} == set().union(*laws(StoreContract).values())
+    wrong = {store.breaks for store in WRONG_STORES} | {store.breaks for store in WRONG_FILES}
+    assert wrong == set().union(*laws(StoreContract, QuarantineContract).values())

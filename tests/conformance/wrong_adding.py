@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import State, Task
 from fairlead.storage.values import (
@@ -27,7 +28,9 @@ class ReencodesParameters(WrongStore):
 
     breaks = "A1"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         return await super().add([_reencoded(task) for task in tasks], now=now, bounds=bounds)
 
 
@@ -44,7 +47,9 @@ class CutsAtNul(WrongStore):
 
     breaks = "A1"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         cut = [Task(replace(task.spec, parameters=task.spec.parameters.split(b"\0")[0]), task.status) for task in tasks]
         return await super().add(cut, now=now, bounds=bounds)
 
@@ -54,7 +59,9 @@ class OverwritesAStoredId(WrongStore):
 
     breaks = "A2"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         receipts = await super().add(tasks, now=now, bounds=bounds)
         for task, receipt in zip(tasks, receipts, strict=True):
             if receipt == Known():
@@ -67,7 +74,9 @@ class LosesTheKeyOfARunningTask(WrongStore):
 
     breaks = "A3"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         receipts = await super().add(tasks, now=now, bounds=bounds)
         for at, (task, receipt) in enumerate(zip(tasks, receipts, strict=True)):
             if isinstance(receipt, KeyHeld):
@@ -83,7 +92,9 @@ class ForgetsTheQueueOfAKey(WrongStore):
 
     breaks = "A3"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         receipts: list[Receipt] = []
         for task in tasks:
             key = task.spec.idempotency_key
@@ -100,7 +111,9 @@ class ChecksKeysBeforeItAdds(WrongStore):
 
     breaks = "A3"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         receipts: list[Receipt] = []
         for task in tasks:
             key = (task.spec.queue, task.spec.idempotency_key)
@@ -127,7 +140,9 @@ class NeverFreesAKey(WrongStore):
 
     breaks = "A4"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         return await super().add(tasks, now=0, bounds=bounds)
 
 
@@ -136,8 +151,10 @@ class HoldsAKeyAtItsEnd(WrongStore):
 
     breaks = "A4"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
-        return await super().add(tasks, now=now - 1, bounds=bounds)
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
+        return await super().add(tasks, now=(now or 0) - 1, bounds=bounds)
 
 
 class KeepsTheKeyOfARemovedTask(WrongStore):
@@ -149,12 +166,14 @@ class KeepsTheKeyOfARemovedTask(WrongStore):
         super().__init__()
         self._ever: dict[tuple[str, str], Task] = {}
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         receipts: list[Receipt] = []
         for task in tasks:
             key = (task.spec.queue, task.spec.idempotency_key or "")
             holder = self._ever.get(key)
-            if holder and holder.id != task.id and (holder.spec.key_until or 0) > now:
+            if holder and holder.id != task.id and (holder.spec.key_until or 0) > (now or 0):
                 receipts.append(KeyHeld(holder.id))
                 continue
             receipts += await super().add([task], now=now, bounds=bounds)
@@ -177,12 +196,23 @@ class RemovesTheKeyOfTheNewHolder(WrongStore):
         return verdicts
 
 
+class TellsTheLastHolderOfAKey(WrongStore):
+    """Names whoever had the key last, whether it is still held or not."""
+
+    breaks = "A7"
+
+    async def holder(self, queue: str, key: str, *, now: Instant | None = None) -> TaskId | None:
+        return self._keys.get((queue, key))
+
+
 class LetsOneTooManyIn(WrongStore):
     """Compares with the bound the wrong way."""
 
     breaks = "A5"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         return await super().add(tasks, now=now, bounds={queue: bound + 1 for queue, bound in bounds.items()})
 
 
@@ -191,7 +221,9 @@ class CountsExecutingTasks(WrongStore):
 
     breaks = "A5"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         executing = [task.spec.queue for task in await contents(self) if task.state is State.EXECUTING]
         narrowed = {queue: bound - executing.count(queue) for queue, bound in bounds.items()}
         return await super().add(tasks, now=now, bounds=narrowed)
@@ -202,7 +234,9 @@ class CountsBeforeTheBatch(WrongStore):
 
     breaks = "A5"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         waiting = [task.spec.queue for task in await contents(self) if task.state.waiting]
         full = {queue: bound for queue, bound in bounds.items() if waiting.count(queue) >= bound}
         return await super().add(tasks, now=now, bounds=full)
@@ -213,7 +247,9 @@ class RefusesKnownTasks(WrongStore):
 
     breaks = "A5"
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         receipts: list[Receipt] = []
         for task in tasks:
             bound = bounds.get(task.spec.queue)

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.order import Line, Table, rank_after, service_key
+from fairlead.core.queues.order import Line, Table, rank_after, service_key
 from fairlead.core.task import Lane, State, Task
 from fairlead.storage.values import Change, Claim
 from fairlead.testing.builders import seen
-from fairlead.testing.clauses.claiming import as_claimed
+from fairlead.testing.clauses.claim import as_claimed
 from fairlead.testing.steps import contents
 from tests.conformance.wrong_store import GAP, WrongStore
 
@@ -56,7 +56,7 @@ class ChoosingStore(WrongStore):
 
     def _place(self, claim: Claim, task: Task, turn: int) -> tuple[object, ...]:
         status = task.status
-        return service_key(self._table(claim, task, turn), status.priority, status.ready_at, task.id, claim.now)
+        return service_key(self._table(claim, task, turn), status.priority, status.ready_at, task.id, claim.at)
 
     def _table(self, claim: Claim, task: Task, turn: int) -> Table:
         tables = next(order.tables for order in claim.queues if order.queue == task.spec.queue)
@@ -125,7 +125,7 @@ class ClaimsScheduledTasks(ChoosingStore):
     breaks = "C1"
 
     def _admits(self, claim: Claim, task: Task) -> bool:
-        due = task.state is State.SCHEDULED and task.status.ready_at <= claim.now
+        due = task.state is State.SCHEDULED and task.status.ready_at <= claim.at
         return super()._admits(claim, Task(task.spec, replace(task.status, state=State.QUEUED)) if due else task)
 
 
@@ -157,7 +157,7 @@ class PromotesTooLate(NeverPromotes):
 
     def _place(self, claim: Claim, task: Task, turn: int) -> tuple[object, ...]:
         line = self._line(claim, task, turn)
-        rank = rank_after(line, claim.now - task.status.ready_at - 1)
+        rank = rank_after(line, claim.at - task.status.ready_at - 1)
         return rank, task.status.ready_at - line.head_start, task.id
 
 
@@ -165,7 +165,7 @@ class IgnoresHeadStarts(NeverPromotes):
     """Compares the waits of all priorities as they are."""
 
     def _place(self, claim: Claim, task: Task, turn: int) -> tuple[object, ...]:
-        rank = rank_after(self._line(claim, task, turn), claim.now - task.status.ready_at)
+        rank = rank_after(self._line(claim, task, turn), claim.at - task.status.ready_at)
         return rank, task.status.ready_at, task.id
 
 
@@ -283,7 +283,7 @@ class ClaimsEndedLeases(ChoosingStore):
     breaks = "C4"
 
     def _admits(self, claim: Claim, task: Task) -> bool:
-        late = task.state is State.EXECUTING and (task.status.alarm or 0) <= claim.now
+        late = task.state is State.EXECUTING and (task.status.alarm or 0) <= claim.at
         return super()._admits(claim, Task(task.spec, replace(task.status, state=State.QUEUED)) if late else task)
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from fairlead.core.diagnosis import Examination
+from fairlead.core.health.diagnosis import Examination
 from fairlead.core.identity import TaskId
 from fairlead.core.task import After, State, Task
 from fairlead.storage.values import Change, Missing, Verdict

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from fairlead.core.instant import Instant
-from fairlead.storage.positions import position_of
+from fairlead.storage.feed_positions import position_of
 from fairlead.storage.values import FeedEntry
 from tests.conformance.wrong_store import GAP, WrongStore
 

@@ -19,9 +19,35 @@ from fairlead.storage.values import (
     Seen,
     Verdict,
 )
-from fairlead.testing.builders import seen
+from fairlead.testing.builders import NOW, seen
 from fairlead.testing.steps import contents
 from tests.conformance.wrong_store import GAP, WrongStore
+
+
+class GoesByTheCallersClock(WrongStore):
+    """Renews leases from when its caller thinks it is."""
+
+    breaks = "T1"
+
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
+        return await super().extend(beats, lease=lease, grace=grace, now=NOW if now is None else now)
+
+
+class CutsTheAlarmAlone(WrongStore):
+    """Leaves the end of a lease that is cut where it was."""
+
+    breaks = "T2"
+
+    async def curtail(self, *, lease: Span, limit: int, now: Instant | None = None) -> int:
+        before = await contents(self)
+        cut = await super().curtail(lease=lease, limit=limit, now=now)
+        for task in before:
+            (after,) = await self.get([task.id])
+            if after is not None and after.status.lease != task.status.lease:
+                await self._force(after, replace(after.status, lease=task.status.lease))
+        return cut
 
 
 class ExtendsPastTheTimeout(WrongStore):
@@ -29,21 +55,26 @@ class ExtendsPastTheTimeout(WrongStore):
 
     breaks = "H1"
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
-        return await super().extend(beats, until=until, grace=2**50)
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
+        return await super().extend(beats, lease=lease, grace=2**50, now=now)
 
 
-class MovesTheLeaseBack(WrongStore):
-    """Sets the end of a lease to whatever is asked for."""
+class NeverMovesTheLeaseBack(WrongStore):
+    """Leaves a lease that ends late as it is, as after a clock went back."""
 
     breaks = "H1"
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
-        pulses = await super().extend(beats, until=until, grace=grace)
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
+        ends = {task.id: task.status.alarm or 0 for task in await contents(self)}
+        pulses = await super().extend(beats, lease=lease, grace=grace, now=now)
         for beat, pulse in zip(beats, pulses, strict=True):
             (task,) = await self.get([beat.id])
             if pulse is not Pulse.LOST and task is not None and task.status.lease is not None:
-                end = min(until, (task.status.started_at or 0) + task.status.timeout + grace)
+                end = max(task.status.lease.until, ends[beat.id])
                 await self._force(task, replace(task.status, alarm=end, lease=replace(task.status.lease, until=end)))
         return pulses
 
@@ -53,9 +84,11 @@ class LeavesTheAlarm(WrongStore):
 
     breaks = "H1"
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
         before = {task.id: task.status.alarm for task in await contents(self)}
-        pulses = await super().extend(beats, until=until, grace=grace)
+        pulses = await super().extend(beats, lease=lease, grace=grace, now=now)
         for beat, pulse in zip(beats, pulses, strict=True):
             (task,) = await self.get([beat.id])
             if pulse is not Pulse.LOST and task is not None:
@@ -68,8 +101,10 @@ class DropsOldProgress(WrongStore):
 
     breaks = "H1"
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
-        pulses = await super().extend(beats, until=until, grace=grace)
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
+        pulses = await super().extend(beats, lease=lease, grace=grace, now=now)
         for beat, pulse in zip(beats, pulses, strict=True):
             (task,) = await self.get([beat.id])
             if pulse is not Pulse.LOST and task is not None:
@@ -82,8 +117,10 @@ class DoesNotTellOfCancel(WrongStore):
 
     breaks = "H2"
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
-        pulses = await super().extend(beats, until=until, grace=grace)
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
+        pulses = await super().extend(beats, lease=lease, grace=grace, now=now)
         return [Pulse.HELD if pulse is Pulse.CANCEL else pulse for pulse in pulses]
 
 
@@ -92,12 +129,14 @@ class ResurrectsALostLease(WrongStore):
 
     breaks = "H3"
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
-        pulses = await super().extend(beats, until=until, grace=grace)
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
+        pulses = await super().extend(beats, lease=lease, grace=grace, now=now)
         for at, (beat, pulse) in enumerate(zip(beats, pulses, strict=True)):
             (task,) = await self.get([beat.id])
             if pulse is Pulse.LOST and task is not None and task.state.waiting and task.status.attempts:
-                await self._force(task, replace(task.status, state=State.EXECUTING, alarm=until))
+                await self._force(task, replace(task.status, state=State.EXECUTING, alarm=(now or 0) + lease))
                 pulses[at] = Pulse.HELD
         return pulses
 
@@ -107,8 +146,10 @@ class KeepsProgressOfALostLease(WrongStore):
 
     breaks = "H3"
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
-        pulses = await super().extend(beats, until=until, grace=grace)
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
+        pulses = await super().extend(beats, lease=lease, grace=grace, now=now)
         for beat, pulse in zip(beats, pulses, strict=True):
             (task,) = await self.get([beat.id])
             if pulse is Pulse.LOST and task is not None and beat.progress is not None:

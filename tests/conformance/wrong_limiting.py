@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from fairlead.core.limits import Limit, Limits
+from fairlead.core.queues.limits import Limit, Limits
 from fairlead.core.task import Task
 from fairlead.storage.values import Claim, QueueOrder, Usage, Used
 from tests.conformance.wrong_store import WrongStore

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.outlook import BEFORE_ALL, Place
+from fairlead.core.queues.promotion import BEFORE_ALL, Place
 from fairlead.core.task import Lane, State, Task
 from fairlead.storage.values import (
     Filter,
@@ -48,7 +48,7 @@ class AnswersAlarmsById(WrongStore):
 
     breaks = "F2"
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
         return sorted(await super().due(now, limit, after), key=lambda task: task.id)
 
 
@@ -57,8 +57,8 @@ class RingsTooLate(WrongStore):
 
     breaks = "F2"
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
-        return await super().due(now - 1, limit, after)
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+        return await super().due((now or 0) - 1, limit, after)
 
 
 class SkipsEqualAlarms(WrongStore):
@@ -66,7 +66,7 @@ class SkipsEqualAlarms(WrongStore):
 
     breaks = "F2"
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
         beyond = None if after is None else (after[0], TaskId("g"))
         return await super().due(now, limit, beyond)
 
@@ -118,7 +118,9 @@ class TalliesKnownTasks(WrongStore):
         super().__init__()
         self._excess = 0
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         receipts = await super().add(tasks, now=now, bounds=bounds)
         self._excess += receipts.count(Known())
         return receipts
@@ -251,7 +253,9 @@ class WakesEveryone(WrongStore):
         super().__init__()
         self._bell = asyncio.Event()
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         self._bell.set()
         self._bell = asyncio.Event()
         return await super().add(tasks, now=now, bounds=bounds)

@@ -17,8 +17,8 @@ class ClaimsAsOfBefore(PromptStore):
 
     breaks = "W2"
 
-    def _later(self, claim: Claim) -> Claim:
-        return claim
+    async def wait_and_claim(self, claim: Claim, timeout: float) -> list[Task] | None:
+        return await super().wait_and_claim(claim.dated(self.now()), timeout)
 
 
 class TakesWhateverRang(PromptStore):

@@ -20,16 +20,17 @@ _INSTALL_SECONDS = 300
 
 def binary_or_skip() -> Path:
     """The browser's binary; skips, or fails in CI, when there is none."""
-    found = _found() or _installed()
-    if found is not None:
-        return found
+    binary = found() or _installed()
+    if binary is not None:
+        return binary
     reason = "no Chromium here: install the system's package, or name a binary with TEST_CHROMIUM"
     if os.environ.get("CI", "").lower() in {"1", "true"}:
         pytest.fail(reason)
     pytest.skip(reason)
 
 
-def _found() -> Path | None:
+def found() -> Path | None:
+    """The browser that is here already; None when there is none."""
     for candidate in (os.environ.get("TEST_CHROMIUM"), *map(shutil.which, _NAMES)):
         if candidate and Path(candidate).exists():
             return Path(candidate)
@@ -52,4 +53,4 @@ def _installed() -> Path | None:
             return None
         if done.returncode == 0 and command is install:
             break
-    return _found()
+    return found()

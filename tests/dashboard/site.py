@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,17 +20,24 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE: Final = 60.0
 """How long anything that is waited for may take, in seconds."""
+FAIRLEAD: Final = (sys.executable, "-m", "fairlead")
 
 expect.set_options(timeout=PATIENCE * 1000)
+
+
+def environment() -> dict[str, str]:
+    """The variables of a process that nobody has configured."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")}
 
 
 class Site:
     """`fairlead up`, as `make run` starts it."""
 
-    def __init__(self, store: str, folder: Path, *options: str) -> None:
+    def __init__(self, store: str, folder: Path, *options: str, program: Sequence[str] = FAIRLEAD) -> None:
         self.store = store
         self._folder = folder
         self._options = options
+        self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self._port = 0
@@ -38,13 +45,17 @@ class Site:
     def start(self) -> None:
         """Start it, on the port that it had before if there was one."""
         command = [
-            sys.executable, "-m", "fairlead", "up", "--json", "--store", self.store, "--port", str(self._port),
+            *self._program, "up", "--json", "--store", self.store, "--port", str(self._port),
             "--log-level", "error", *self._options,
         ]  # fmt: skip
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")}
         with (self._folder / "up.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=self._folder, env=environment, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL
+                command,
+                cwd=self._folder,
+                env=environment(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

@@ -32,7 +32,7 @@ def paths(site: Site) -> list[str]:
     return [
         "/", "/tasks", "/tasks?q=type:nothing", f"/tasks/{names['dead']}", f"/tasks/{names['unserved']}",
         "/dead-letters", "/queues", "/queues/default", "/schedules", "/schedules/nightly", "/workers",
-        f"/workers/{worker}", "/operations", "/try", "/nowhere",
+        f"/workers/{worker}", "/quarantine", "/operations", "/try", "/nowhere",
     ]  # fmt: skip
 
 

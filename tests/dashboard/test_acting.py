@@ -7,6 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.storage.open import open_store
 from tests.dashboard.site import Site, Visitor
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -26,8 +28,8 @@ def test_all_that_a_search_means_is_cancelled_after_a_count(site: Site, visitor:
     page = visitor.go("/tasks?q=type:spam")
     page.get_by_role("button", name="Cancel all matching").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("means 70 tasks")
-    dialog.get_by_role("button", name="Leave it").click()
+    expect(dialog).to_contain_text("matches 70 tasks")
+    dialog.get_by_role("button", name="Go back").click()
     expect(dialog).to_have_count(0)
     assert site.counts()["cancelled"] == 0
 
@@ -37,7 +39,7 @@ def test_all_that_a_search_means_is_cancelled_after_a_count(site: Site, visitor:
     site.until(lambda: site.counts()["cancelled"] == 70, "70 cancelled tasks")
     assert site.task(kept)["status"] == "queued"
 
-    page.get_by_role("link", name="Look", exact=True).click()
+    page.get_by_role("link", name="View", exact=True).click()
     expect(page.get_by_role("region", name="Operations")).to_contain_text("70 of 70")
     expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "100")
 
@@ -62,9 +64,9 @@ def test_dead_letters_are_tried_with_a_canary_and_the_rest_discarded(site: Site,
     site.until(lambda: site.counts()["dead_letter"] == 9, "9 dead letters")
     page = visitor.go("/dead-letters")
     expect(page.get_by_role("region", name="Groups").get_by_role("row")).to_have_count(2)
-    page.get_by_label("Stop after").fill("2")
+    page.get_by_label("Pause after").fill("2")
     page.get_by_role("button", name="Replay all 9").click()
-    expect(page.get_by_role("dialog")).to_contain_text("It stops after 2 tasks")
+    expect(page.get_by_role("dialog")).to_contain_text("pauses after 2 tasks")
     agree(page, "Replay 9 tasks")
     operations = page.get_by_role("region", name="Operations")
     expect(operations).to_contain_text("the canary of 2 is done")
@@ -77,6 +79,40 @@ def test_dead_letters_are_tried_with_a_canary_and_the_rest_discarded(site: Site,
     agree(page, "Discard 9 tasks")
     expect(operations).to_contain_text("discard")
     site.until(lambda: site.counts()["dead_letter"] == 0, "no dead letters")
+
+
+def damaged(site: Site, kind: str, name: str, value: bytes) -> None:
+    """Put a record into the site's store that cannot be decoded."""
+    store = run_inline(open_store(site.store, blocking=True))
+    run_inline(store.put(kind, name, value))
+    run_inline(store.close())
+
+
+def test_what_was_set_aside_is_told_restored_and_discarded(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
+    sqlite_visitor.forgiven.append("409 ")
+    damaged(sqlite_site, "queue", "mail", b"?")
+    damaged(sqlite_site, "schedule", "nightly", b"?")
+    sqlite_site.ask("GET", "/api/v1/queues")
+    sqlite_site.ask("GET", "/api/v1/schedules")
+    sqlite_site.until(
+        lambda: len(sqlite_site.ask("GET", "/api/v1/queue/stats")["quarantined"]) == 2, "the count of the quarantine"
+    )
+    page = sqlite_visitor.go("/queues")
+    expect(page.get_by_role("row", name=re.compile("^mail"))).to_contain_text("unreadable")
+    page = sqlite_visitor.go("/queues/mail")
+    expect(page.get_by_text("paused: its settings cannot be read")).to_be_visible()
+    page = sqlite_visitor.go("/")
+    verdict = page.get_by_role("region", name="Health")
+    expect(verdict).to_contain_text("Records that cannot be read are in quarantine: 1 queue, 1 schedule")
+    verdict.get_by_role("link").first.click()
+    table = page.get_by_role("region", name="Quarantine")
+    expect(table.get_by_role("row")).to_have_count(3)
+    page.get_by_role("button", name="Restore schedule/nightly").click()
+    expect(page.get_by_text("still cannot be decoded")).to_be_visible()
+    page.get_by_role("button", name="Discard queue/mail").click()
+    agree(page, "Discard the record")
+    expect(table.get_by_role("row")).to_have_count(2)
+    assert [each["record"] for each in sqlite_site.ask("GET", "/api/v1/quarantine")["records"]] == ["schedule/nightly"]
 
 
 def test_one_task_is_replayed_discarded_and_cancelled(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
@@ -94,7 +130,7 @@ def test_one_task_is_replayed_discarded_and_cancelled(sqlite_site: Site, sqlite_
     page = sqlite_visitor.go(f"/tasks/{running}")
     page.get_by_role("button", name="Cancel").click()
     agree(page, "Cancel the task")
-    expect(page.get_by_role("region", name="How it stands")).to_contain_text("cancelled")
+    expect(page.get_by_role("region", name="Status")).to_contain_text("cancelled")
 
 
 def test_a_queue_is_paused_resumed_bounded_and_purged(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
@@ -106,9 +142,9 @@ def test_a_queue_is_paused_resumed_bounded_and_purged(sqlite_site: Site, sqlite_
     expect(page.get_by_role("button", name="Pause mail")).to_be_visible()
 
     page.get_by_role("link", name="mail").click()
-    page.get_by_label("May wait").fill("7")
-    page.get_by_label("May start").fill("10/s")
-    page.get_by_role("button", name="Set the limits").click()
+    page.get_by_label("Most waiting").fill("7")
+    page.get_by_label("Most started").fill("10/s")
+    page.get_by_role("button", name="Set limits").click()
     expect(page.get_by_role("region", name="Limits")).to_contain_text("bound 7")
     expect(page.get_by_role("region", name="Limits")).to_contain_text("rate 10/s")
     page.get_by_role("button", name="Pause type letter").click()
@@ -126,9 +162,9 @@ def test_a_circuit_is_opened_and_closed(sqlite_site: Site, sqlite_visitor: Visit
     sqlite_site.submit("letter", queue="mail")
     sqlite_site.ask("PUT", "/api/v1/task-types/letter/circuit", {})
     page = sqlite_visitor.go("/queues")
-    page.get_by_role("button", name="Open the circuit of letter").click()
-    page.get_by_role("button", name="Close the circuit of letter").click()
-    expect(page.get_by_role("button", name="Open the circuit of letter")).to_be_visible()
+    page.get_by_role("button", name="Open the circuit breaker of letter").click()
+    page.get_by_role("button", name="Close the circuit breaker of letter").click()
+    expect(page.get_by_role("button", name="Open the circuit breaker of letter")).to_be_visible()
 
 
 def test_a_schedule_is_run_paused_and_resumed(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
@@ -149,8 +185,8 @@ def test_a_worker_is_drained(sqlite_site: Site, sqlite_visitor: Visitor) -> None
     page = sqlite_visitor.go("/workers")
     page.get_by_role("main").get_by_role("row").nth(1).get_by_role("link").click()
     page.get_by_role("button", name="Drain").click()
-    agree(page, "Drain it")
-    expect(page.get_by_role("region", name="How it is")).to_contain_text(re.compile("asked to drain|draining"))
+    agree(page, "Drain the worker")
+    expect(page.get_by_role("region", name="Status")).to_contain_text(re.compile("drain requested|draining"))
 
 
 def test_a_burst_is_served_in_the_order_of_its_priorities(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
@@ -159,5 +195,5 @@ def test_a_burst_is_served_in_the_order_of_its_priorities(sqlite_site: Site, sql
         page.get_by_label(priority, exact=True).fill(str(number))
     page.get_by_label("each sleeps").fill("0.05")
     page.get_by_role("button", name="Submit 7 tasks").click()
-    expect(page.get_by_text("All 7 were served.")).to_be_visible()
-    expect(page.get_by_role("region", name="Served, in order").get_by_role("link")).to_have_count(7)
+    expect(page.get_by_text("All 7 tasks are done.")).to_be_visible()
+    expect(page.get_by_role("region", name="Done, in the order of their start").get_by_role("link")).to_have_count(7)

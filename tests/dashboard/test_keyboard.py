@@ -14,7 +14,8 @@ def test_pages_are_reached_searched_and_acted_on_by_keys_alone(site: Site, visit
     ids = site.submit_many([{"task_type": "letter", "queue": "mail"} for _ in range(3)])
     page = visitor.go("/")
     for key, path in (("q", "/queues"), ("w", "/workers"), ("s", "/schedules"), ("d", "/dead-letters"),
-                      ("a", "/operations"), ("y", "/try"), ("o", "/"), ("t", "/tasks")):  # fmt: skip
+                      ("a", "/operations"), ("u", "/quarantine"), ("y", "/try"), ("o", "/"),
+                      ("t", "/tasks")):  # fmt: skip
         page.keyboard.press("g")
         page.keyboard.press(key)
         expect(page).to_have_url(f"{site.url}{path}")
@@ -68,6 +69,6 @@ def test_help_and_theme_are_keys_too(sqlite_site: Site, sqlite_visitor: Visitor)
 def test_the_first_tab_skips_to_the_page(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
     page = sqlite_visitor.go("/")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("main")).to_be_focused()

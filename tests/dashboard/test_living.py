@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 def test_a_task_is_seen_through_its_life_without_a_touch(site: Site, visitor: Visitor) -> None:
     page = visitor.go("/tasks")
-    expect(page.get_by_text("There are no tasks yet")).to_be_visible()
+    expect(page.get_by_text("No tasks yet")).to_be_visible()
     task_id = site.submit("nobody_runs_this", queue="mail")
     row = page.locator(f"[data-task='{task_id}']")
     expect(row).to_contain_text("queued")
@@ -30,7 +30,7 @@ def test_a_task_is_seen_through_its_life_without_a_touch(site: Site, visitor: Vi
 def test_progress_and_the_end_of_a_task_show_on_its_page(site: Site, visitor: Visitor) -> None:
     task_id = site.submit("report", queue="mail")
     page = visitor.go(f"/tasks/{task_id}")
-    stands = page.get_by_role("region", name="How it stands")
+    stands = page.get_by_role("region", name="Status")
     expect(stands).to_contain_text("queued")
     worker = site.ask("POST", "/internal/workers/register", {"queues": ["mail"], "capacity": 1})["worker_id"]
     (task,) = site.ask("POST", f"/internal/workers/{worker}/poll", {"available_capacity": 1, "wait_seconds": 5})[
@@ -50,7 +50,7 @@ def test_numbers_of_the_overview_move_by_themselves(sqlite_site: Site, sqlite_vi
     expect(page.get_by_role("link", name="Waiting 0")).to_be_visible()
     sqlite_site.submit_many([{"task_type": "letter", "queue": "mail"} for _ in range(7)])
     expect(page.get_by_role("link", name="Waiting 7")).to_be_visible()
-    expect(page.get_by_role("region", name="Verdict")).to_contain_text("No worker serves the queue mail")
+    expect(page.get_by_role("region", name="Health")).to_contain_text("No worker serves the queue mail")
 
 
 def test_nothing_moves_under_a_selection(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
@@ -89,15 +89,15 @@ def test_a_key_is_asked_for_and_decides_what_can_be_done(browser: Browser, sqlit
         visitor.forgiven.append("401 ")
         page = visitor.page
         page.goto(f"{sqlite_site.url}/queues/mail")
-        page.get_by_label("Key", exact=True).fill("fl_nonsense")
+        page.get_by_label("API key", exact=True).fill("fl_nonsense")
         page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("alert")).to_contain_text("not known")
-        page.get_by_label("Key", exact=True).fill(keys["read"])
+        expect(page.get_by_role("alert")).to_contain_text("unknown")
+        page.get_by_label("API key", exact=True).fill(keys["read"])
         page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("region", name="Lanes")).to_be_visible()
+        expect(page.get_by_role("region", name="Waiting by priority")).to_be_visible()
         expect(page.get_by_role("button", name=re.compile("Pause|Purge"))).to_have_count(0)
         page.get_by_role("button", name="Log out").click()
-        page.get_by_label("Key", exact=True).fill(keys["admin"])
+        page.get_by_label("API key", exact=True).fill(keys["admin"])
         page.get_by_role("button", name="Log in").click()
         page.get_by_role("button", name="Pause", exact=True).click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("paused")

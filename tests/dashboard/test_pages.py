@@ -38,7 +38,7 @@ def stocked(site: Site) -> dict[str, str]:
 def test_every_page_shows_what_there_is(site: Site, visitor: Visitor) -> None:
     tasks = stocked(site)
     page = visitor.go("/")
-    expect(page.get_by_role("region", name="Verdict")).to_contain_text("No worker serves the queue mail")
+    expect(page.get_by_role("region", name="Health")).to_contain_text("No worker serves the queue mail")
     expect(page.get_by_role("link", name=re.compile("^Dead letters 1"))).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("^Waiting by priority"))).to_be_visible()
 
@@ -57,14 +57,14 @@ def test_every_page_shows_what_there_is(site: Site, visitor: Visitor) -> None:
     page = visitor.go(f"/tasks/{tasks['done']}")
     expect(page.get_by_role("region", name="Result")).to_contain_text("er: null")
     page = visitor.go(f"/tasks/{tasks['big']}")
-    expect(page.get_by_role("region", name="How it stands")).to_contain_text("00-trace-span-01")
+    expect(page.get_by_role("region", name="Status")).to_contain_text("00-trace-span-01")
 
     page = visitor.go(f"/tasks/{tasks['unserved']}")
     expect(page.get_by_role("region", name="Why it waits")).to_contain_text("worker")
 
     after = site.submit("echo", after=[tasks["running"]])
     page = visitor.go(f"/tasks/{after}")
-    expect(page.get_by_role("region", name="How it stands")).to_contain_text("1 of 1 have yet to end")
+    expect(page.get_by_role("region", name="Status")).to_contain_text("1 of 1 not finished yet")
 
     page = visitor.go("/dead-letters")
     expect(page.get_by_role("region", name="Groups")).to_contain_text("no route to")
@@ -74,19 +74,19 @@ def test_every_page_shows_what_there_is(site: Site, visitor: Visitor) -> None:
     expect(page.get_by_role("row", name=re.compile("^mail"))).to_contain_text("no workers")
     page.get_by_role("link", name="default").click()
     expect(page.get_by_role("region", name="Order of service")).to_contain_text("treated as medium after 10 min")
-    expect(page.get_by_role("region", name="Lanes")).to_contain_text("critical")
+    expect(page.get_by_role("region", name="Waiting by priority")).to_contain_text("critical")
 
     page = visitor.go("/schedules")
     page.get_by_role("link", name="nightly").click()
-    expect(page.get_by_role("region", name="Next fire times").get_by_role("listitem")).to_have_count(10)
-    expect(page.get_by_role("region", name="Next fire times")).to_contain_text("T03:00")
+    expect(page.get_by_role("region", name="Next runs").get_by_role("listitem")).to_have_count(10)
+    expect(page.get_by_role("region", name="Next runs")).to_contain_text("T03:00")
 
     page = visitor.go("/workers")
     page.get_by_role("main").get_by_role("row").nth(1).get_by_role("link").click()
     expect(page.get_by_role("region", name="Running tasks")).to_contain_text("sleep")
 
     page = visitor.go("/operations")
-    expect(page.get_by_text("No operation was begun lately")).to_be_visible()
+    expect(page.get_by_text("No recent operations")).to_be_visible()
     page = visitor.go("/try")
     expect(page.get_by_role("button", name="Submit 200 tasks")).to_be_visible()
 
@@ -111,7 +111,7 @@ def test_a_search_is_an_address_that_can_be_shared(sqlite_site: Site, sqlite_vis
     shared = page.url
 
     page.get_by_label("Priority", exact=True).select_option("critical")
-    expect(page.get_by_text("Nothing matches")).to_be_visible()
+    expect(page.get_by_text("No matches")).to_be_visible()
     page.goto(shared)
     expect(page.get_by_role("row")).to_have_count(2)
     expect(page.get_by_role("searchbox")).to_have_value("params.user:7 state:queued")
@@ -127,15 +127,16 @@ def test_a_mistake_in_a_query_is_pointed_at(sqlite_site: Site, sqlite_visitor: V
 def test_what_is_not_there_says_what_to_do(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
     sqlite_visitor.forgiven.append("404 ")
     page = sqlite_visitor.go("/tasks")
-    expect(page.get_by_text("There are no tasks yet")).to_be_visible()
+    expect(page.get_by_text("No tasks yet")).to_be_visible()
     page = sqlite_visitor.go("/")
-    expect(page.get_by_text("All is well: nothing waits.")).to_be_visible()
+    expect(page.get_by_text("All is well: no tasks are waiting.")).to_be_visible()
     page = sqlite_visitor.go("/tasks/01a1dfb3902d8b1e80df767ebade9719")
-    expect(page.get_by_role("heading", name="This task is not here")).to_be_visible()
+    expect(page.get_by_role("heading", name="Task not found")).to_be_visible()
     for path, words in (
-        ("/dead-letters", "There are no dead letters"),
-        ("/queues", "There are no queues yet"),
-        ("/schedules", "There are no schedules"),
+        ("/dead-letters", "No dead letters"),
+        ("/queues", "No queues yet"),
+        ("/schedules", "No schedules yet"),
+        ("/quarantine", "The quarantine is empty"),
     ):
         expect(sqlite_visitor.go(path).get_by_text(words)).to_be_visible()
 

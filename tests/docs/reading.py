@@ -11,7 +11,12 @@ from typing import Final
 from msgspec import Struct
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES: Final = sorted(
+    [
+        *(ROOT / f"{page}.md" for page in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+)
 
 _FENCE: Final = re.compile(
     r"^(?P<indent> *)```(?P<language>[a-z]*)\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
@@ -69,8 +74,20 @@ def section(page: Path, title: str) -> str:
 def table(text: str) -> dict[str, tuple[str, ...]]:
     """The rows of the first table in a text, without its header, by what stands in their first column."""
     lines = itertools.takewhile(_in_table, itertools.dropwhile(lambda line: not _in_table(line), text.splitlines()))
-    rows = [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))) for line in lines]
-    return {row[0].strip("`"): row[1:] for row in rows[2:]}
+    return {cells[0].strip("`"): cells[1:] for cells in list(map(_cells, lines))[2:]}
+
+
+def rows(text: str) -> list[tuple[str, ...]]:
+    """The rows of all tables in a text, without their headers."""
+    found: list[tuple[str, ...]] = []
+    for in_table, lines in itertools.groupby(text.splitlines(), key=_in_table):
+        if in_table:
+            found += [_cells(line) for line in lines][2:]
+    return found
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|")))
 
 
 def _in_table(line: str) -> bool:

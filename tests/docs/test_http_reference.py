@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from fairlead.server.app import ENDPOINTS
-from fairlead.server.openapi import plain_path
-from fairlead.server.reference import page
-from fairlead.server.refusals import KINDS
+from fairlead.server.docs.reference import page
+from fairlead.server.http.problems import KINDS
 from tests.docs.reading import ROOT, anchors, section, table
 from tests.docs.test_pages import WIDTH
 
@@ -15,13 +14,13 @@ PAGE = ROOT / "docs" / "reference" / "http.md"
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text("utf-8") == page(), "run python -m fairlead.server.reference > docs/reference/http.md"
+    assert PAGE.read_text("utf-8") == page(), "run python -m fairlead.server.docs.reference > docs/reference/http.md"
 
 
 def test_it_tells_of_every_endpoint() -> None:
     told = set(re.findall(r"^`([A-Z]+ /\S*)`", PAGE.read_text("utf-8"), re.MULTILINE))
 
-    assert told == {f"{endpoint.method} {plain_path(endpoint)}" for endpoint in ENDPOINTS}
+    assert told == {f"{endpoint.method} {endpoint.plain_path}" for endpoint in ENDPOINTS}
 
 
 def test_it_tells_of_every_kind_of_problem() -> None:

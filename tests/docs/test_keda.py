@@ -7,9 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from fairlead.engine.catalogue import CATALOGUE
-from fairlead.server.scaling import ENDPOINTS, AutoscaleQuery
-from fairlead.wire.scaling import Autoscale
+from fairlead.admin.autoscale.api import SHOW_AUTOSCALE, Autoscale, AutoscaleQuery
+from fairlead.engine.metrics.names import CATALOGUE
 from tests.docs.reading import ROOT
 
 FOLDER = ROOT / "ops" / "kubernetes"
@@ -18,7 +17,7 @@ FOLDER = ROOT / "ops" / "kubernetes"
 def test_the_endpoint_that_keda_asks_and_the_value_that_it_takes_exist() -> None:
     text = (FOLDER / "keda-metrics-api.yaml").read_text("utf-8")
     (url,) = re.findall(r'url: "(\S+)"', text)
-    assert urlsplit(url).path == ENDPOINTS[0].path
+    assert urlsplit(url).path == SHOW_AUTOSCALE.path
     assert parse_qs(urlsplit(url).query).keys() <= set(AutoscaleQuery.__struct_fields__)
     (location,) = re.findall(r'valueLocation: "(\S+)"', text)
     assert location in Autoscale.__struct_fields__

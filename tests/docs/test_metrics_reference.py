@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fairlead.engine.catalogue import CATALOGUE
-from fairlead.engine.measuring import TIMED
-from fairlead.engine.metrics import MOST_NAMES
+from fairlead.engine.metrics.collector import MOST_NAMES
+from fairlead.engine.metrics.names import CATALOGUE
+from fairlead.engine.metrics.timed_store import TIMED
 from tests.docs.reading import ROOT, section, table
 
 PAGE = ROOT / "docs" / "reference" / "metrics.md"

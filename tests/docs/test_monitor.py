@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from fairlead.engine.catalogue import CATALOGUE
-from fairlead.worker.transitions import Line
+from fairlead.engine.metrics.names import CATALOGUE
+from fairlead.worker.task_log import LogLine
 from tests.docs.reading import ROOT, blocks
 
 PAGE = ROOT / "docs" / "how-to" / "monitor.md"
@@ -26,4 +26,4 @@ def test_every_metric_of_the_page_exists_and_has_the_labels_that_it_is_asked_by(
 def test_the_log_line_of_the_page_has_the_fields_of_a_log_line() -> None:
     (block,) = (block.body for block in blocks(PAGE) if block.language == "json")
     shown = set(re.findall(r'"([a-z_]+)":', block))
-    assert shown and shown <= set(Line.__struct_fields__)
+    assert shown and shown <= set(LogLine.__struct_fields__)

@@ -15,18 +15,17 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.cli.program import program
-from fairlead.core.fingerprint import fingerprint_of
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, MINUTE
-from fairlead.core.operation import Action
-from fairlead.core.query_text import parse_query
-from fairlead.core.schedule import Schedule
+from fairlead.core.operation import Action, NewOperation
+from fairlead.core.query.parser import parse_query
+from fairlead.core.schedules.schedule import Schedule
 from fairlead.core.submission import Submission
 from fairlead.core.task import Failure, Task
-from fairlead.engine.engine import Engine
-from fairlead.engine.inline import run_inline
-from fairlead.engine.operations import Wish
+from fairlead.core.text.error_fingerprint import fingerprint_of
+from fairlead.engine.runtime.inline import run_inline
 from tests.cli.running import Folder, folders
 from tests.docs.reading import ROOT, blocks, name, prose
 from tests.engine.stocking import a_dead_letter
@@ -74,7 +73,7 @@ class Reader:
 
     def __init__(self, folder: Folder) -> None:
         folder.submit("send_email", "--queue", "emails")
-        self._engine: Engine = folder.engine()
+        self._engine: AdminEngine = folder.engine()
 
     def own(self, command: str) -> list[str]:
         """A command with this reader's names in it, and a store in which it makes sense."""
@@ -102,7 +101,7 @@ class Reader:
 
     def _operation(self) -> str:
         """An operation that waits behind its canary."""
-        wish = Wish(action=Action.REPLAY, query=parse_query("state:dead_letter"), canary=1)
+        wish = NewOperation(action=Action.REPLAY, query=parse_query("state:dead_letter"), canary=1)
         begun = run_inline(self._engine.operations.start(wish))
         return run_inline(self._engine.operations.pause(begun.id)).id
 

@@ -11,6 +11,7 @@ import pytest
 from tests.docs.reading import PAGES, ROOT, Block, anchors, blocks, name, prose
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 WIDTH = 120
 TEMPLATE = ROOT / "docs" / "adr" / "0000-template.md"
 """Its links only show what a link will look like."""
@@ -33,6 +34,14 @@ def links(page: Path) -> list[tuple[Path, str]]:
 @each_page
 def test_every_link_leads_to_something_that_is_there(page: Path) -> None:
     assert [target for target, _ in links(page) if not target.exists()] == []
+
+
+@each_page
+def test_every_picture_is_there_and_has_words_for_those_who_cannot_see_it(page: Path) -> None:
+    pictures = IMAGE.findall(prose(page))
+
+    assert [target for _, target in pictures if not (page.parent / target).exists()] == []
+    assert [target for words, target in pictures if not words] == []
 
 
 @each_page
@@ -80,13 +89,23 @@ def test_a_page_has_one_title(page: Path) -> None:
     assert len(re.findall(r"^# ", prose(page), re.MULTILINE)) == 1
 
 
+READ_FIRST = [page for page in PAGES if page.parent.name in {"docs", "how-to", "explanation", "contributing"}]
+
+
+@pytest.mark.parametrize("page", READ_FIRST, ids=name)
+def test_a_page_begins_with_what_it_is_for(page: Path) -> None:
+    beginning = page.read_text("utf-8").partition("# ")[2].split("\n\n")[1]
+
+    assert not beginning.startswith(("#", "|", "```", "    ", "- ", "![")), beginning
+
+
 @pytest.mark.parametrize("block", PYTHON, ids=str)
 def test_python_in_a_page_compiles(block: Block) -> None:
     compile(block.body, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
 
 
 def test_adrs_are_numbered_once_and_have_every_part() -> None:
-    records = [page for page in PAGES if page.parent.name == "adr"]
+    records = [page for page in PAGES if page.parent.name == "adr" and page.name != "README.md"]
     numbers = [record.name[:4] for record in records]
 
     assert len(set(numbers)) == len(numbers)

@@ -10,7 +10,7 @@ from fairlead.cli.program import COMMANDS
 from tests.docs.reading import PAGES, ROOT, blocks, name, prose
 
 README = ROOT / "README.md"
-LONGEST_EXAMPLE = 25
+LONGEST_EXAMPLE = 10
 
 
 def test_every_make_target_that_a_page_names_exists() -> None:

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from msgspec import Struct
 
+from fairlead.app.config_keys import KEYS
 from fairlead.core import errors
 from fairlead.core.circuit import CircuitSettings
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND
-from fairlead.core.order import HeadStart, Promote, Strict, Weighted
+from fairlead.core.queues.order import HeadStart, Promote, Strict, Weighted
 from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.settings import Defaults, PriorityDefaults, Retention, Rules, Settings
 from fairlead.core.task import Priority, State
-from fairlead.sdk.keys import KEYS
 from tests.docs.reading import ROOT, anchors, section, table
 
 DOCS = ROOT / "docs"
@@ -114,8 +114,15 @@ def test_the_reference_names_no_error_that_does_not_exist() -> None:
     assert anchors(ERRORS) - {"errors"} == {error.__name__.lower() for error in EVERY_ERROR}
 
 
-def test_the_glossary_is_in_alphabetical_order() -> None:
-    assert sorted(WORDS) == WORDS
+def test_the_glossary_is_in_alphabetical_order_and_has_no_word_twice() -> None:
+    assert sorted(set(WORDS)) == WORDS
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_every_word_of_the_glossary_has_what_others_call_it(word: str) -> None:
+    (also,) = re.findall(r"^\*Also:\* (.+?)\.$", section(GLOSSARY, word), re.MULTILINE | re.DOTALL)
+
+    assert word not in re.split(r"[,;]\s+", also)
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.sdk.connection import Connection
+from fairlead.app.connection import Connection
 from tests.e2e import fleet
 from tests.e2e.processes import Yard
 from tests.servers import postgres, redis

@@ -12,16 +12,15 @@ import os
 import time
 from typing import Final
 
-from fairlead import Backoff, Fairlead, Settings, current_task
-from fairlead.core.instant import MILLISECOND, SECOND
-from fairlead.core.settings import Defaults
+from fairlead import Backoff, Defaults, Fairlead, Settings, current_task
+from fairlead.core.instant import SECOND
 
 SETTINGS: Final = Settings(
-    defaults=Defaults(max_crashes=20, backoff=Backoff(initial=100 * MILLISECOND, ceiling=SECOND)),
-    lease=int(os.environ.get("FLEET_LEASE", "3")) * SECOND,
-    heartbeat=500 * MILLISECOND,
-    grace=SECOND,
-    sweep_interval=250 * MILLISECOND,
+    defaults=Defaults(max_crashes=20, backoff=Backoff(initial=0.1, ceiling=1)),
+    lease=int(os.environ.get("FLEET_LEASE", "3")),
+    heartbeat=0.5,
+    grace=1,
+    sweep_interval=0.25,
 )
 LEASE: Final = SETTINGS.lease / SECOND
 """In seconds."""
@@ -61,19 +60,25 @@ def work_isolated(number: int, seconds: float = 0.0) -> int:
 
 
 @app.task
-async def block_loop(number: int, seconds: float) -> int:
-    """What one must not do, and people do."""
+async def block_loop(number: int, seconds: float = 0.0, gate: str | None = None) -> int:
+    """Block the event loop, which one must not do and people do: for so long, or until a named pipe is opened."""
     note("start", number)
-    time.sleep(seconds)  # noqa: ASYNC251
+    if gate is None:
+        time.sleep(seconds)  # noqa: ASYNC251
+    else:
+        os.close(os.open(gate, os.O_RDONLY))
     note("end", number)
     return current_task().attempt
 
 
 @app.task
-def hold_lock(number: int, seconds: float) -> int:
+def hold_lock(number: int, seconds: float = 0.0, gate: str | None = None) -> int:
     """Hold the interpreter's lock, as careless C code does: no other thread of this process runs meanwhile."""
     note("start", number)
-    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    if gate is None:
+        ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    else:
+        os.close(ctypes.PyDLL(None).open(os.fsencode(gate), os.O_RDONLY))
     note("end", number)
     return current_task().attempt
 

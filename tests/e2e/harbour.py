@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,10 @@ from tests.e2e.processes import PATIENCE, ROOT, WorkerProcess, Yard
 class ServerProcess:
     """`fairlead serve`, started as a user starts it."""
 
-    def __init__(self, folder: Path, store: str, port: int = 0, **settings: object) -> None:
+    def __init__(
+        self, folder: Path, store: str, port: int = 0, *, before: Callable[[], None] | None = None, **settings: object
+    ) -> None:
+        """With what the process is to do before it is `fairlead serve`."""
         self.log_file = folder / "server.log"
         given = {"lease_seconds": 3, "heartbeat_seconds": 0.5, "grace_seconds": 1, "sweep_interval_seconds": 0.25,
                  "max_crashes": 20, "backoff_initial_seconds": 0.1, "rate_limit": 0, **settings}  # fmt: skip
@@ -29,6 +32,7 @@ class ServerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
+                preexec_fn=before,
             )
         assert self.process.stdout is not None
         first = self.process.stdout.readline()

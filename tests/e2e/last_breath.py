@@ -11,10 +11,11 @@ import signal
 import sys
 from typing import Any
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import Completed
 from fairlead.core.identity import WorkerId
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.storage.opening import open_store
+from fairlead.engine.engine import Settlement
+from fairlead.storage.open import open_store
 from fairlead.storage.protocol import Store
 
 
@@ -32,7 +33,7 @@ class Deadly:
 
 
 async def main(url: str) -> None:
-    engine = Engine(Deadly(await open_store(url)))
+    engine = AdminEngine(Deadly(await open_store(url)))
     (task,) = await engine.claim(WorkerId("doomed"), ["default"], limit=1)
     await engine.settle([Settlement(task, Completed(b"1"))])
 

@@ -15,9 +15,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.app.connection import Connection
 from fairlead.core.task import State, Task
-from fairlead.engine.engine import Engine
-from fairlead.sdk.connection import Connection
 from fairlead.storage.values import Filter
 from tests.e2e import fleet
 
@@ -34,15 +34,35 @@ def eventually(condition: Callable[[], bool], what: str, patience: float = PATIE
         time.sleep(0.01)
 
 
+class Gate:
+    """A named pipe at which a handler of the fleet blocks until it is opened."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "gate")
+        os.mkfifo(self.path)
+
+    def open(self) -> None:
+        """Let the handler that waits go on; returns when there is one."""
+        os.close(os.open(self.path, os.O_WRONLY))
+
+
 class WorkerProcess:
     """A worker started as a user starts it."""
 
-    def __init__(self, folder: Path, store: str, name: str, *arguments: str, lease: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        store: str,
+        name: str,
+        *arguments: str,
+        lease: int = 3,
+        app: str = "tests.e2e.fleet:app",
+    ) -> None:
         self.log_file = folder / f"{name}.log"
         self.name = name
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "fairlead", "worker", "tests.e2e.fleet:app", *arguments],
+                [sys.executable, "-m", "fairlead", "worker", app, *arguments],
                 cwd=ROOT,
                 env=os.environ
                 | {
@@ -92,7 +112,7 @@ class WorkerProcess:
         found: list[int] = []
 
         def look() -> bool:
-            found[:] = [child for child in self.children() if b"fairlead.worker.keeping" in command_of(child)]
+            found[:] = [child for child in self.children() if b"fairlead.worker.keeper.process" in command_of(child)]
             return bool(found)
 
         eventually(look, "a keeper")
@@ -153,7 +173,7 @@ class Yard:
         return worker
 
     @asynccontextmanager
-    async def engine(self) -> AsyncIterator[Engine]:
+    async def engine(self) -> AsyncIterator[AdminEngine]:
         connection = Connection(self.store, fleet.SETTINGS, journal=self.journal)
         try:
             yield await connection.engine()

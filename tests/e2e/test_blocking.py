@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from fairlead.app.task_type import TaskDefinition
 from fairlead.core.task import Reason, State
-from fairlead.sdk.definition import TaskDefinition
 from tests.e2e import fleet
-from tests.e2e.processes import Yard, eventually, is_gone
+from tests.e2e.processes import Gate, Yard, eventually, is_gone
 
 LONG = 4 * fleet.LEASE
 
@@ -45,7 +45,7 @@ def test_a_keeper_that_is_killed_is_replaced_and_leases_are_kept(yard: Yard) -> 
 
     assert handle.result_sync(timeout=60) == 1
     assert [entry.reason for entry in handle.snapshot.status.history] == [Reason.COMPLETED]
-    assert "the keeper of leases ended with -9; another one is started" in worker.log
+    assert "the lease keeper process ended with -9; starting another one" in worker.log
 
 
 @pytest.mark.slow
@@ -86,3 +86,23 @@ def test_a_keeper_does_not_outlive_a_worker_whose_handlers_left_children_behind(
         assert handle.status is State.EXECUTING
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store_url", ["sqlite", "redis", "postgresql"], indirect=True)
+@pytest.mark.parametrize("task", [fleet.block_loop, fleet.hold_lock], ids=["the loop", "the interpreter's lock"])
+def test_a_handler_that_blocks_past_its_timeout_has_timed_out_and_spends_a_retry(
+    yard: Yard, task: TaskDefinition[..., int]
+) -> None:
+    """Its worker cannot say so; the keeper does, and nobody takes the worker for lost."""
+    gate = Gate(yard.folder)
+    handle = task.options(timeout=1, max_retries=0, max_crashes=0).submit_sync(1, gate=gate.path)
+    worker = yard.hire("--log-level", "warning")
+    eventually(lambda: handle.refresh_sync().snapshot.state.ended, "the end")
+    gate.open()
+    status = handle.snapshot.status
+    assert (status.reason, status.retries, status.crashes) == (Reason.RETRIES_USED_UP, 0, 0)
+    assert status.failure is not None
+    assert (status.failure.type, status.attempts) == ("Timeout", 1)
+    assert fleet.work.submit_sync(2).result_sync(timeout=60) == 1
+    eventually(lambda: "blocked past the timeout; the lease keeper recorded the timeout" in worker.log, "a word of it")

@@ -104,7 +104,7 @@ def taken_by_others(yard: Yard, worker: WorkerProcess) -> set[int]:
 
 def refusals(worker: WorkerProcess) -> int:
     return sum(
-        "its lease was lost before it was settled" in line or "its lease is lost" in line
+        "lease lost before its outcome was stored" in line or "lease lost; stopping" in line
         for line in worker.log.splitlines()
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -98,7 +99,7 @@ def assert_all_done(yard: Yard, worker: WorkerProcess, submitter: Submitter) -> 
     assert {task.state for task in yard.tasks()} == {State.COMPLETED}
     assert worker.running
     # A worker all of whose slots are taken has nothing to claim, so it may only meet the outage when it settles.
-    outages = [worker.log.count(f"cannot {what} tasks, trying until it works") for what in ("claim", "settle")]
+    outages = [worker.log.count(f"cannot {what} tasks, retrying until it works") for what in ("claim", "settle")]
     recoveries = [worker.log.count(f"can {what} tasks again after") for what in ("claim", "settle")]
     assert recoveries == outages, worker.log
     assert "Traceback" not in worker.log
@@ -136,6 +137,25 @@ class TestOneServer:
                 outages.server.resume()
             submitter.more(100)
         assert max(assert_all_done(yard, worker, submitter)) == 1, worker.log
+
+    def test_a_worker_that_leaves_while_its_server_hangs_says_what_it_does_not_know(
+        self, yard: Yard, outages: Outages
+    ) -> None:
+        handle = fleet.work.submit_sync(1)
+        worker = yard.hire()
+        # Settled, and not only done: else the worker leaves with that unanswered.
+        assert handle.result_sync(timeout=60) == 1
+        outages.server.pause()
+        try:
+            # The wait of an idle worker on Redis claims as well; on PostgreSQL the claim comes after it.
+            if "postgresql" in outages.url:
+                eventually(lambda: "cannot claim tasks" in worker.log, "a word on the outage")
+            worker.send(signal.SIGTERM)
+            assert worker.wait() == 1, worker.log
+        finally:
+            outages.server.resume()
+        assert "tasks may have been granted to the worker by its last claim" in worker.log
+        assert "they run again when their leases have ended" in worker.log
 
 
 class TestSentinel:

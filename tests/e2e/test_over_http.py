@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.app.connect import connect
 from fairlead.core.task import Reason, State
-from fairlead.sdk.linking import connect
 from tests.e2e import fleet
 from tests.e2e.harbour import Harbour, opened
-from tests.e2e.processes import ROOT, eventually
+from tests.e2e.processes import ROOT, Gate, eventually
 
 
 @pytest.fixture
@@ -58,6 +58,19 @@ def test_leases_are_kept_while_a_handler_blocks_all_else(harbour: Harbour, handl
     harbour.hire()
     handle = handler.submit_sync(1, 2 * fleet.LEASE)  # type: ignore[attr-defined]
     assert handle.result_sync(60) == 1
+
+
+@pytest.mark.slow
+def test_a_handler_that_blocks_past_its_timeout_has_timed_out_and_spends_a_retry(harbour: Harbour) -> None:
+    harbour.hire()
+    gate = Gate(harbour.folder)
+    handle = fleet.block_loop.options(timeout=1, max_retries=0, max_crashes=0).submit_sync(1, gate=gate.path)
+    eventually(lambda: handle.refresh_sync().snapshot.state.ended, "the end")
+    gate.open()
+    (task,) = harbour.tasks()
+    assert (task.status.reason, task.status.crashes) == (Reason.RETRIES_USED_UP, 0)
+    assert task.status.failure is not None
+    assert task.status.failure.type == "Timeout"
 
 
 @pytest.mark.slow

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.app.connection import Connection
 from fairlead.core.events import Completed
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.settings import Settings
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.inline import run_inline
-from fairlead.sdk.connection import Connection
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.inline import run_inline
 from tests.cli.running import Folder
 from tests.cli.test_terminal import ESCAPE, on_terminal
 from tests.servers import redis
@@ -100,7 +101,7 @@ def test_a_watch_outlives_an_outage_of_the_store(folder: Folder) -> None:
 def complete(url: str, task_id: TaskId) -> None:
     """Run a task, as a worker would."""
     connection = Connection(url, Settings())
-    engine: Engine = connection.inline()
+    engine: AdminEngine = connection.inline()
     (task,) = run_inline(engine.claim(WorkerId("w"), ["default"], limit=1))
     assert task.id == task_id
     run_inline(engine.settle([Settlement(task, Completed(None))]))

@@ -53,6 +53,8 @@ def shown(span: ReadableSpan) -> dict[str, object]:
         "parent": None if span.parent is None else f"{span.parent.span_id:016x}",
         "links": [f"{link.context.span_id:016x}" for link in span.links],
         "events": [event.name for event in span.events],
+        "told": [dict(event.attributes or {}) for event in span.events],
+        "described": span.status.description,
         "attributes": dict(span.attributes or {}),
         "status": span.status.status_code.name,
     }

@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import Outcome
 from fairlead.core.identity import WorkerId
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Failure, Task
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.observe import Happening, Occurrence
+from fairlead.engine.engine import Settlement
+from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.runtime.clock import ManualClock
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 
@@ -34,7 +35,7 @@ class Bench:
         self.clock = clock or ManualClock()
         self.store: Store = store or MemoryStore()
         self.occurrences: list[Occurrence] = []
-        self.engine = Engine(
+        self.engine = AdminEngine(
             self.store,
             settings,
             clock=self.clock,

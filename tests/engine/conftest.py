@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from fairlead.storage.protocol import Store
 from tests.engine.building import Bench
 from tests.servers.stores import Place, database, place, postgres, redis

@@ -13,12 +13,12 @@ import statistics
 import sys
 import time
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.instant import DAY, SECOND
 from fairlead.core.submission import Submission
-from fairlead.engine.engine import Engine
-from fairlead.engine.observe import Happening, Occurrence
-from fairlead.engine.sweep import Sweeper
-from fairlead.storage.opening import open_store
+from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.storage.open import open_store
 
 _BATCH = 5_000
 _SWEEPS = 200
@@ -26,14 +26,14 @@ _SOON = 1_000
 _SPREAD = 5 * SECOND
 
 
-async def fill(engine: Engine, count: int) -> None:
+async def fill(engine: AdminEngine, count: int) -> None:
     """Submit tasks that are due tomorrow."""
     for first in range(0, count, _BATCH):
         size = min(_BATCH, count - first)
         await engine.submit_many([Submission(type="later", delay=DAY + first + n) for n in range(size)])
 
 
-async def idle_sweeps(engine: Engine) -> list[float]:
+async def idle_sweeps(engine: AdminEngine) -> list[float]:
     """How long sweeps take in which nothing is due, in milliseconds."""
     sweeper, times = Sweeper(engine), []
     for _ in range(_SWEEPS):
@@ -43,7 +43,7 @@ async def idle_sweeps(engine: Engine) -> list[float]:
     return times
 
 
-async def lateness(engine: Engine) -> list[float]:
+async def lateness(engine: AdminEngine) -> list[float]:
     """How long after they were due tasks became ready, in seconds, under a real sweeper."""
     late: list[float] = []
     done = asyncio.Event()
@@ -65,7 +65,7 @@ async def lateness(engine: Engine) -> list[float]:
 
 
 async def measure(url: str, count: int) -> None:
-    engine = Engine(await open_store(url))
+    engine = AdminEngine(await open_store(url))
     await engine.follow_clock()
     for filled in sorted({0, min(1_000, count), count}):
         start = time.perf_counter()

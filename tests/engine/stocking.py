@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from fairlead.core.task import Failure, State, Task
-from fairlead.engine.clock import ManualClock
+from fairlead.engine.runtime.clock import ManualClock
 from fairlead.storage.protocol import Store
 from fairlead.testing.builders import a_task
 

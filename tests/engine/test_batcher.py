@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fairlead.engine.batching import Batcher
+from fairlead.engine.runtime.batcher import Batcher, PlacedBatcher
 
 
 class Line:
@@ -35,7 +35,7 @@ class Line:
         await settle_down()
 
 
-def calling(batcher: Batcher[int, int], items: Sequence[int]) -> asyncio.Task[Sequence[int]]:
+def calling(batcher: Batcher[int, int] | PlacedBatcher[int, int], items: Sequence[int]) -> asyncio.Task[Sequence[int]]:
     """A caller that waits for its answers."""
 
     async def call() -> Sequence[int]:
@@ -195,3 +195,37 @@ async def test_a_batch_that_is_itself_cancelled_leaves_nobody_waiting_for_ever(l
 
     assert under_way.done()
     assert behind.done()
+
+
+def by_ten(item: int) -> int:
+    return item // 10
+
+
+async def test_a_place_that_keeps_its_items_waiting_does_not_keep_the_others(line: Line) -> None:
+    batcher = PlacedBatcher(line.send, by_ten)
+    slow, quick = calling(batcher, [1]), calling(batcher, [11])
+    await settle_down()
+    line._let_go.reverse()
+    await line.let_go()
+    assert (slow.done(), await quick) == (False, [22])
+    await line.let_go()
+    assert await slow == [2]
+
+
+async def test_answers_of_several_places_come_in_the_order_of_the_items(line: Line) -> None:
+    caller = calling(PlacedBatcher(line.send, by_ten), [11, 1, 12, 2])
+    await settle_down()
+    assert line.batches == [[11, 12], [1, 2]]
+    await line.let_go()
+    await line.let_go()
+    assert await caller == [22, 2, 24, 4]
+    assert await PlacedBatcher(line.send, by_ten).answers([]) == []
+
+
+async def test_an_error_in_one_place_is_told_when_the_others_have_ended(line: Line) -> None:
+    caller = calling(PlacedBatcher(line.send, by_ten), [1, 11])
+    await line.let_go(OSError("gone"))
+    assert not caller.done()
+    await line.let_go()
+    with pytest.raises(OSError, match="gone"):
+        await caller

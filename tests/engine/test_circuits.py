@@ -14,8 +14,8 @@ from fairlead.core.events import Completed, Failed, HandedBack, Outcome
 from fairlead.core.instant import HOUR, MINUTE, SECOND
 from fairlead.core.retry import Backoff
 from fairlead.core.task import State, Task
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.feed import CircuitEvent, EventType
+from fairlead.engine.events.types import CircuitEvent, EventType
+from fairlead.engine.runtime.clock import ManualClock
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from tests.engine.building import BOOM, Bench
@@ -281,7 +281,7 @@ async def test_it_is_told_in_the_feed_and_in_the_log(any_store: Store, caplog: p
         (EventType.CIRCUIT_CLOSED, "flaky"),
     ]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "INFO"]
-    assert "4 of 4 attempts have failed" in caplog.text
+    assert "4 of 4 attempts failed" in caplog.text
 
 
 async def test_people_set_turn_and_remove_circuits(any_store: Store) -> None:

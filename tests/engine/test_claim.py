@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from fairlead.core.identity import LeaseToken, WorkerId
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import HOUR, MINUTE, SECOND
-from fairlead.core.order import HeadStart, Strict, Weighted
+from fairlead.core.queues.order import HeadStart, Strict, Weighted
 from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, Progress, State, Task
-from fairlead.engine.observe import Happening
+from fairlead.engine.events.observers import Happening
 from fairlead.storage.values import Beat, Pulse
 from tests.engine.building import Bench
 
@@ -19,6 +19,11 @@ from tests.engine.building import Bench
 def beat(task: Task, progress: Progress | None = None) -> Beat:
     assert task.status.lease is not None
     return Beat(task.id, task.status.lease.token, progress)
+
+
+def held(task: Task) -> LeaseToken:
+    assert task.status.lease is not None
+    return task.status.lease.token
 
 
 async def test_a_claimed_task_executes_under_a_lease_of_its_worker(bench: Bench) -> None:
@@ -158,6 +163,21 @@ class TestHeartbeats:
         stranger = Beat(task.id, LeaseToken("another"))
 
         assert await bench.engine.heartbeat([beat(task), stranger]) == [Pulse.CANCEL, Pulse.LOST]
+
+    async def test_what_is_allowed_to_one_lasts_longer_and_concerns_no_other_of_its_claim(self, bench: Bench) -> None:
+        for _ in range(2):
+            await bench.submit(timeout=10 * SECOND)
+        one, other = await bench.claim(limit=2)
+        allowed = Beat(one.id, held(one), None, 5 * SECOND)
+        stranger = Beat(TaskId("0" * 32), held(one), None, SECOND)
+        begun = bench.clock.now()
+        bench.clock.advance(5 * SECOND)
+
+        pulses = await bench.engine.heartbeat([allowed, stranger, beat(other)])
+
+        assert pulses == [Pulse.HELD, Pulse.LOST, Pulse.HELD]
+        ends = [(await bench.engine.get(task.id)).status.lease for task in (one, other)]
+        assert [lease.until - begun for lease in ends if lease is not None] == [25 * SECOND, 20 * SECOND]
 
     async def test_a_task_kept_by_heartbeats_is_never_swept(self, bench: Bench) -> None:
         task = await bench.executing()

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant, Span
-from fairlead.engine.clock import FollowingClock, ManualClock, SystemClock
-from fairlead.engine.engine import Engine
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.clock import FollowingClock, ManualClock, SystemClock
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.memory import MemoryStore
 
 
@@ -85,7 +85,7 @@ def test_setting_the_hosts_clock_does_not_move_a_clock_that_follows_a_store() ->
 
 async def test_an_engine_follows_its_store() -> None:
     host = ManualClock()
-    engine = Engine(StoreWithAClock(host), clock=FollowingClock(host))
+    engine = AdminEngine(StoreWithAClock(host), clock=FollowingClock(host))
     await engine.follow_clock()
 
     assert engine.clock.now() == host.now() + MINUTE
@@ -93,7 +93,7 @@ async def test_an_engine_follows_its_store() -> None:
 
 async def test_an_engine_leaves_a_clock_that_it_was_given_alone() -> None:
     host = ManualClock()
-    engine = Engine(StoreWithAClock(host), clock=host)
+    engine = AdminEngine(StoreWithAClock(host), clock=host)
     await engine.follow_clock()
 
     assert engine.clock.now() == host.now()

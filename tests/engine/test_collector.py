@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
 from fairlead.core.instant import MINUTE, SECOND
 from fairlead.core.settings import Settings
 from fairlead.core.task import Priority
-from fairlead.engine.catalogue import CATALOGUE, DURATION
-from fairlead.engine.engine import Engine
-from fairlead.engine.exposition import Family, Histogram, Kind, Source, render
-from fairlead.engine.measuring import measured
-from fairlead.engine.metrics import MOST_NAMES, Metrics
+from fairlead.engine.metrics.collector import MOST_NAMES, Metrics
+from fairlead.engine.metrics.names import CATALOGUE, DURATION
+from fairlead.engine.metrics.prometheus import Family, Histogram, MetricKind, MetricSource, render
+from fairlead.engine.metrics.timed_store import measured
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Lagging, Upkept
 from fairlead.storage.values import Tally
@@ -28,7 +28,7 @@ class Counted(Bench):
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         self.metrics = Metrics()
-        self.engine = Engine(self.store, settings, clock=self.clock, observers=[self.metrics])
+        self.engine = AdminEngine(self.store, settings, clock=self.clock, observers=[self.metrics])
 
     @property
     def page(self) -> Read:
@@ -195,13 +195,13 @@ def test_the_catalogue_has_each_name_once_and_says_what_it_means() -> None:
     assert len(set(names)) == len(names)
     for family in CATALOGUE:
         assert family.name.startswith("fairlead_")
-        assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
+        assert family.name.endswith("_total") == (family.kind is MetricKind.COUNTER)
         assert family.doc.endswith(".")
 
 
 def test_what_labels_hold_is_escaped() -> None:
     odd = 'a"b\\c\nd'
-    family = Family("fairlead_odd", Kind.GAUGE, Source.STORE, ("queue",), "Odd.")
+    family = Family("fairlead_odd", MetricKind.GAUGE, MetricSource.STORE, ("queue",), "Odd.")
     (parsed,) = Read(render([(family, [((odd,), 1.5)])]).decode()).families
     assert parsed.samples[0].labels == {"queue": odd}
     assert parsed.samples[0].value == 1.5

@@ -13,7 +13,7 @@ from fairlead.core.instant import DAY, HOUR, MINUTE, Instant
 from fairlead.core.submission import AFTER_LIMIT, Submission
 from fairlead.core.task import OnFailure, Reason, State, Task
 from fairlead.engine.engine import Submitted
-from fairlead.engine.observe import Happening
+from fairlead.engine.events.observers import Happening
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from tests.engine.building import BOOM, Bench, a_wish
@@ -165,7 +165,7 @@ class Deaf:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
         return []
 
 
@@ -197,6 +197,14 @@ class TestRefusals:
         task = await bench.submit()
         with pytest.raises(InvalidTask, match="after names 10,001 tasks; 10,000 is the most"):
             await bench.submit(after=(task.id,) * (AFTER_LIMIT + 1))
+
+    async def test_there_is_a_most_for_all_tasks_of_a_batch(self, bench: Bench) -> None:
+        """Whatever comes behind it that waits for nothing is stored."""
+        task = await bench.submit()
+        wishes = [a_wish(after=(task.id,) * 9_999), a_wish(after=(task.id,) * 9_999), a_wish(after=(task.id,) * 3)]
+        answers = await bench.engine.submit_many([*wishes, a_wish()])
+        assert [isinstance(answer, InvalidTask) for answer in answers] == [False, False, True, False]
+        assert "name 20,001 tasks to wait for; 20,000 is the most" in str(answers[2])
 
     async def test_a_task_named_twice_is_waited_for_once(self, bench: Bench) -> None:
         task = await bench.submit()

@@ -6,20 +6,22 @@ import pytest
 from msgspec.structs import replace
 
 from fairlead._version import __version__
-from fairlead.core.diagnosis import MEMORY, TIERS, Diagnosis, Finding, Level
+from fairlead.admin.doctor.service import Doctor
+from fairlead.admin.keys.service import Keyring
 from fairlead.core.errors import StoreUnavailable
+from fairlead.core.health.diagnosis import MEMORY, TIERS, Diagnosis, Examination, Finding, Level
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND, Instant
-from fairlead.core.schedule import Schedule
+from fairlead.core.schedules.schedule import Schedule
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.doctor import Doctor
-from fairlead.engine.keys import Keyring, Role
+from fairlead.core.tenancy import Role
+from fairlead.engine.runtime.clock import ManualClock
+from fairlead.storage.deadline import left
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Examined, Store
-from fairlead.storage.values import Tally
+from fairlead.storage.values import Record, Tally
 from tests.engine.building import Bench
 from tests.engine.stocking import a_dead_letter, stock
 
@@ -62,8 +64,11 @@ async def test_a_task_whose_worker_is_gone_and_that_no_one_sweeps_is_found(any_s
     bench = Bench(store=any_store)
     await bench.executing()
     await bench.submit(delay=30 * SECOND)
-    bench.clock.advance(MINUTE)
+    bench.clock.advance(32 * SECOND)
     assert found(await bench.engine.diagnose(), "sweep").level is Level.GREEN
+
+    bench.clock.advance(1)
+    assert found(await bench.engine.diagnose(), "sweep").value == "1 due and still scheduled; the oldest for 2 s"
 
     bench.clock.advance(HOUR)
     late = found(await bench.engine.diagnose(), "sweep")
@@ -186,6 +191,32 @@ async def test_a_host_whose_clock_is_off_is_found(ahead: int, level: Level) -> N
     doctor = Doctor(engine, host=host)
     clock = found(await doctor.diagnose(), "clock")
     assert (clock.level, clock.value) == (level, f"{ahead / SECOND:+.3f} s from the store's")
+
+
+class Hung(MemoryStore):
+    """A memory store that was waited for in vain, once, and then is asked how long it may take."""
+
+    def __init__(self, host: ManualClock) -> None:
+        super().__init__()
+        self.host = host
+        self.allowed: list[float] = []
+
+    async def examine(self) -> Examination:
+        self.host.advance(5 * SECOND)
+        raise StoreUnavailable("it did not answer within 5 s")
+
+    async def scan(self, kind: str) -> list[Record]:
+        self.allowed.append(left(100.0))
+        return await super().scan(kind)
+
+
+async def test_once_a_part_was_waited_for_in_vain_the_others_have_a_second_each() -> None:
+    host = ManualClock()
+    store = Hung(host)
+    diagnosis = await Doctor(Bench(store=store).engine, host=host).diagnose()
+    assert [each.value for each in diagnosis.findings if each.level is Level.RED] == ["it did not answer within 5 s"]
+    assert found(diagnosis, "quarantine").level is Level.GREEN
+    assert store.allowed and all(0 < seconds <= 1 for seconds in store.allowed)
 
 
 def _ending(task: Task, at: Instant | None) -> Task:

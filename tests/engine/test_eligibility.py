@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fairlead.core.explanation import CauseCode
+from fairlead.core.explain.explanation import CauseCode
 from fairlead.core.identity import WorkerId
 from fairlead.core.task import Lane, Priority
-from fairlead.engine.ability import able, obstacle
-from fairlead.engine.presence import WorkerPresence, WorkerState
+from fairlead.engine.explain.eligibility import able, obstacle
+from fairlead.engine.worker_records import WorkerPresence, WorkerState
 
 MAIL = Lane("default", "send_mail", (), Priority.MEDIUM)
 RENDER = Lane("default", "render", ("eu", "gpu"), Priority.MEDIUM)

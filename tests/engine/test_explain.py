@@ -9,21 +9,25 @@ import pytest
 from fairlead.core.circuit import CircuitSettings
 from fairlead.core.errors import StoreUnavailable, TaskNotFound
 from fairlead.core.events import Completed, Failed
-from fairlead.core.explanation import Cause, CauseCode
+from fairlead.core.explain.explanation import Cause, CauseCode
+from fairlead.core.health.diagnosis import Level
 from fairlead.core.identity import WorkerId
-from fairlead.core.instant import HOUR, MINUTE, SECOND
-from fairlead.core.limits import Rate
-from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
-from fairlead.core.outlook import Promotion
+from fairlead.core.instant import HOUR, MILLISECOND, MINUTE, SECOND
+from fairlead.core.queues.limits import Rate
+from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
+from fairlead.core.queues.promotion import Promotion
 from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, State, Task
-from fairlead.engine import explaining, holding, lookout
 from fairlead.engine.engine import Submitted
+from fairlead.engine.explain import causes, explainer
+from fairlead.engine.explain import eligibility as worker_check
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Record
+from fairlead.testing.builders import a_settle
 from fairlead.wire.explanations import explanation_of, explanation_shown
 from tests.engine.building import BOOM, Bench, a_wish
+from tests.engine.test_doctor import found
 from tests.server.serving import NOBODY
 
 CRITICAL, HIGH, MEDIUM, LOW = Priority
@@ -177,6 +181,40 @@ async def test_a_scheduled_task_is_told_until_when_and_why(bench: Bench) -> None
     assert (await codes(bench, failed))[0] == CauseCode.SWEEP_LATE
 
 
+@pytest.mark.parametrize("failed", [False, True], ids=["submitted", "put off"])
+async def test_a_sweep_is_late_when_two_of_them_have_not_come(bench: Bench, failed: bool) -> None:
+    task = await bench.submit(delay=0 if failed else MINUTE)
+    if failed:
+        task = await bench.settle(await bench.executing(), Failed(failure=BOOM))
+    usual = CauseCode.BACKOFF if failed else CauseCode.NOT_DUE
+    interval = bench.engine.settings.sweep_interval
+    bench.clock.advance(task.status.ready_at - bench.clock.now() + 84 * MILLISECOND)
+    (first, *_) = (await bench.engine.explain(task.id)).causes
+    assert (first.code, first.data["seconds"]) == (usual, 0.0)
+    assert first.text.endswith("is due now: a sweep queues it within 1s")
+    bench.clock.advance(2 * interval - 84 * MILLISECOND)
+    assert (await codes(bench, task))[0] == usual
+    bench.clock.advance(1)
+    assert (await codes(bench, task))[0] == CauseCode.SWEEP_LATE
+
+
+async def test_a_task_that_was_let_go_is_due_from_then_on(bench: Bench) -> None:
+    first = await bench.executing()
+    last = await bench.submit(after=(first.id,))
+    bench.clock.advance(HOUR)
+    # As a worker leaves it that dies between the end of the first and what follows from it.
+    await bench.store.apply([a_settle(first, Completed(None), now=bench.clock.now())])
+
+    assert found(await bench.engine.diagnose(), "sweep").level is Level.GREEN
+    assert (await codes(bench, last))[0] == CauseCode.NOT_DUE
+
+    bench.clock.advance(2 * bench.engine.settings.sweep_interval + 1)
+
+    late = found(await bench.engine.diagnose(), "sweep")
+    assert (late.level, late.value) == (Level.RED, "1 due and still scheduled; the oldest for 2 s")
+    assert (await codes(bench, last))[0] == CauseCode.SWEEP_LATE
+
+
 async def test_an_ended_task_is_told_why_it_ran_when_it_ran(bench: Bench) -> None:
     task = await bench.submit(priority=LOW)
     bench.clock.advance(11 * MINUTE)
@@ -218,11 +256,11 @@ async def test_what_holds_tasks_back_elsewhere_can_say_so(monkeypatch: pytest.Mo
     await join(bench)
     task = await bench.submit()
 
-    async def held(seen: holding.Circumstances) -> list[Cause]:
+    async def held(seen: causes.Circumstances) -> list[Cause]:
         assert seen.task == task
         return [Cause("held", "it is held", blocks=True)]
 
-    monkeypatch.setattr(explaining, "SOURCES", (*holding.SOURCES, held))
+    monkeypatch.setattr(explainer, "SOURCES", (*causes.SOURCES, held))
     told = await bench.engine.explain(task.id)
     assert told.summary == "it is queued: it is held"
     assert told.forecast is not None and told.forecast.estimated_start is None
@@ -253,9 +291,10 @@ async def test_many_submits_look_once_at_the_workers() -> None:
         assert doubt.code == CauseCode.NO_WORKERS
     assert store.looks == 1
     await join(bench)
-    bench.clock.advance(lookout.FRESH)
+    store.looks = 0
+    bench.clock.advance(worker_check.FRESH)
     assert await bench.engine.doubts(submitted) == ()
-    assert store.looks == 2
+    assert store.looks == 1
 
 
 async def test_a_store_that_is_away_and_a_task_that_was_there_raise_no_doubts() -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from fairlead.core.explanation import Forecast, LinePlace
+from fairlead.core.explain.explanation import Forecast, LinePlace
 from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant
-from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
-from fairlead.core.outlook import BEFORE_ALL
+from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
+from fairlead.core.queues.promotion import BEFORE_ALL
 from fairlead.core.task import Lane, Priority, State, Task
-from fairlead.engine.forecasting import Sight, lane_places, line_causes, place_of
-from fairlead.engine.presence import WorkerPresence
+from fairlead.engine.explain.forecast import Sight, lane_places, line_causes, place_of
+from fairlead.engine.worker_records import WorkerPresence
 from fairlead.storage.values import LaneTally
-from tests.engine.test_ability import a_worker
+from tests.engine.test_eligibility import a_worker
 from tests.unit.building import NOW, a_spec, a_task
 
 CRITICAL, HIGH, MEDIUM, LOW = Priority
@@ -66,7 +66,7 @@ class TestTheEstimate:
         assert (place.ahead, place.position, place.exact) == (99, 100, True)
         assert forecast.rate == 10.0 and forecast.estimated_start == NOW + 10 * SECOND
         assert forecast.assumptions[:2] == (
-            "its workers go on at the rate of the last minute: 10/s",
+            "its workers keep the rate of the last minute: 10/s",
             "for the estimate: nothing more urgent is submitted",
         )
 
@@ -80,7 +80,7 @@ class TestTheEstimate:
     def test_without_a_pace_nothing_is_estimated_and_the_reason_told(self) -> None:
         _, forecast = judged(a_sight(the_task(), tally(lane(), 9), workers=[busy(0)]), {lane(): 9})
         assert (forecast.estimated_start, forecast.latest_start) == (None, None)
-        assert forecast.no_estimate is not None and "their pace is not known" in forecast.no_estimate
+        assert forecast.no_estimate is not None and "their rate is not known" in forecast.no_estimate
         assert forecast.no_latest == forecast.no_estimate and forecast.assumptions == ()
 
     def test_only_those_count_that_the_same_workers_would_take(self) -> None:
@@ -99,7 +99,7 @@ class TestTheEstimate:
 
     def test_other_queues_of_its_workers_are_named(self) -> None:
         _, forecast = judged(a_sight(the_task(), workers=[busy(queues=("default", "b", "a"))]), {})
-        assert "its workers are not held up by their other queues: a, b" in forecast.assumptions
+        assert "its workers are not busy with their other queues: a, b" in forecast.assumptions
 
 
 class TestTheLatestStart:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fairlead.core.identity import TaskId, parse_task_id, slot_of, slot_of_id
 from fairlead.core.instant import LATEST
-from fairlead.engine.identity import IdMaker, system_chance
+from fairlead.engine.runtime.ids import IdMaker, system_chance
 
 
 @given(st.lists(st.integers(0, LATEST), min_size=2), st.randoms(use_true_random=False))

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import TaskNotFound
 from fairlead.core.events import Completed
 from fairlead.core.instant import SECOND
 from fairlead.core.task import State
-from fairlead.engine.inline import run_inline
-from fairlead.engine.sweep import Sweeper
+from fairlead.engine.runtime.inline import run_inline
 from tests.engine.building import Bench, a_wish
 from tests.unit.building import an_id
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from fairlead.core.events import Completed
 from fairlead.core.instant import SECOND
-from fairlead.core.limits import Rate
-from fairlead.core.queue import QueueSettings
+from fairlead.core.queues.limits import Rate
+from fairlead.core.queues.queue import QueueSettings
 from fairlead.core.task import State, Task
-from fairlead.engine.limits import LimitOf, LimitReached, blocking
+from fairlead.engine.explain.causes import LimitOf, LimitReached, blocking
 from fairlead.storage.protocol import Store
 from tests.engine.building import Bench, a_wish
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.instant import DAY
 from fairlead.core.submission import Submission
 from fairlead.core.task import State
-from fairlead.engine.sweep import Sweeper
 from fairlead.storage.memory import MemoryStore
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from fairlead.storage.sqlite.statements import statement
 from tests.engine.building import Bench
 from tests.engine.scheduled import fill
@@ -38,7 +38,7 @@ async def test_on_sqlite_a_sweep_takes_as_many_steps_with_many_as_with_few(tmp_p
 
         with sqlite3.connect(tmp_path / "tasks.db") as connection:
             connection.set_progress_handler(step, 1)
-            for name in ("tasks_due", "leases_due"):
+            for name in ("read.tasks_due", "read.leases_due"):
                 found = connection.execute(statement(name), (bench.clock.now(), 0, "", 1_000)).fetchall()
                 assert found == []
         connection.close()

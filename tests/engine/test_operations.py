@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from fairlead.admin.operations import runner as operation_runner
 from fairlead.core.errors import OperationNotFound, OperationRefused
 from fairlead.core.events import Failed
 from fairlead.core.instant import DAY, MILLISECOND, MINUTE, SECOND
-from fairlead.core.operation import LEASE, Action, Operation, Stage
-from fairlead.core.query_text import parse_query
+from fairlead.core.operation import LEASE, Action, NewOperation, Operation, Stage
+from fairlead.core.query.parser import parse_query
 from fairlead.core.task import Priority, State, Task
-from fairlead.engine import operating
-from fairlead.engine.observe import Happening
-from fairlead.engine.operations import Wish
+from fairlead.engine.events.observers import Happening
 from fairlead.storage.protocol import Lagging, Store
 from fairlead.storage.values import Filter
 from fairlead.testing.builders import a_task
@@ -70,8 +69,8 @@ async def tasks_in(store: Store, *states: State) -> list[Task]:
     return await find(Filter(states=frozenset(states)), limit=10_000, newest_first=False)
 
 
-def a_wish(action: Action = Action.REPLAY, query: str = "state:dead_letter", **how: Any) -> Wish:
-    return Wish(action=action, query=parse_query(query), **how)
+def a_wish(action: Action = Action.REPLAY, query: str = "state:dead_letter", **how: Any) -> NewOperation:
+    return NewOperation(action=action, query=parse_query(query), **how)
 
 
 async def test_a_replay_queues_everything_that_is_meant_once(any_store: Store) -> None:
@@ -222,7 +221,7 @@ async def test_a_dry_run_counts_and_shows_the_oldest_and_changes_nothing(any_sto
 
 
 async def test_counting_very_many_ends_early_and_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead.engine.searching.MOST_COUNTED", 1_500)
+    monkeypatch.setattr("fairlead.engine.search.MOST_COUNTED", 1_500)
     monkeypatch.setattr("fairlead.core.operation.BATCH", 1_000)
     await stock(bench.store, [a_dead_letter(n) for n in range(3_000)])
     wish = a_wish(query="error:unknown")
@@ -342,7 +341,7 @@ async def test_an_operation_whose_query_cannot_be_read_here_is_paused(bench: Ben
     await stock(bench.store, [a_dead_letter()])
     operation = await bench.engine.operations.start(a_wish())
     later = replace(operation, query="later:field")
-    await bench.store.put(operating.KIND, operation.id, operating.encode(later))
+    await bench.store.put(operation_runner.KIND, operation.id, operation_runner.encode(later))
 
     await bench.engine.operations.operator.once()
 
@@ -355,13 +354,13 @@ async def test_an_operation_whose_query_cannot_be_read_here_is_paused(bench: Ben
     [
         (a_wish(query=""), "would replay everything"),
         (a_wish(query="state:queued"), "states that replay is not for"),
-        (a_wish(rate=0.0), "makes no sense"),
-        (a_wish(canary=0), "tries nothing"),
+        (a_wish(rate=0.0), "rate 0.0 is out of range"),
+        (a_wish(canary=0), "canary 0 is out of range"),
         (a_wish(Action.DISCARD, priority=Priority.LOW), "only replay and prioritize can"),
         (a_wish(Action.PRIORITIZE, "state:queued"), "needs the new priority"),
         (a_wish(as_of=START + DAY), "in the future"),
     ],
 )
-async def test_what_makes_no_sense_is_refused(bench: Bench, wish: Wish, said: str) -> None:
+async def test_what_makes_no_sense_is_refused(bench: Bench, wish: NewOperation, said: str) -> None:
     with pytest.raises(OperationRefused, match=said):
         await bench.engine.operations.start(wish)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.cli.top.survey import SHOWN, survey
 from fairlead.core.events import Completed, Failed, Outcome
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.submission import Submission
 from fairlead.core.task import Failure, Task
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.survey import SHOWN, survey
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.clock import ManualClock
 from fairlead.storage.memory import MemoryStore
 
 NODE = WorkerId("node-1")
@@ -21,7 +22,7 @@ class Place:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.engine = Engine(MemoryStore(), clock=self.clock)
+        self.engine = AdminEngine(MemoryStore(), clock=self.clock)
 
     async def run(self, count: int) -> list[Task]:
         """Submit so many tasks, and claim them, the last one first."""

@@ -8,15 +8,18 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.events import CancelConfirmed, Completed, Failed, HandedBack
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant
 from fairlead.core.task import Priority, Progress, Reason, State
-from fairlead.engine import feeding
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.feed import (
+from fairlead.engine.engine import Settlement
+from fairlead.engine.events import publisher
+from fairlead.engine.events.listener import REPLAY, Told
+from fairlead.engine.events.publisher import BUFFER
+from fairlead.engine.events.types import (
     ErrorData,
     EventType,
     ProgressData,
@@ -25,12 +28,10 @@ from fairlead.engine.feed import (
     TaskEvent,
     decode_event,
 )
-from fairlead.engine.feeding import BUFFER
-from fairlead.engine.inline import run_inline
-from fairlead.engine.listening import REPLAY, Told
-from fairlead.engine.sweep import Sweeper
+from fairlead.engine.runtime.clock import ManualClock
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.memory import MemoryStore
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Beat, FeedEntry, Record
 from tests.engine.building import BOOM, Bench, a_wish
@@ -129,7 +130,7 @@ async def test_every_end_is_told_and_what_comes_after_it(bench: Bench) -> None:
 async def test_no_event_carries_what_a_task_carries(any_store: Store) -> None:
     bench = Bench(store=any_store)
     await bench.engine.feed.want()
-    task = await bench.executing(parameters=b'{"card":"4111"}', idempotency_key="4111", tenant="4111")
+    task = await bench.executing(parameters=b'{"card":"4111"}', idempotency_key="4111", tenant="acme")
     await bench.settle(task, Completed(b'"4111"'))
     await heard(bench, 3)
 
@@ -285,7 +286,7 @@ async def test_a_store_that_cannot_publish_breaks_nothing() -> None:
 
 def test_synchronous_code_tells_at_the_end_of_each_operation(tmp_path: Path) -> None:
     store = run_inline(open_store(f"sqlite:///{tmp_path}/tasks.db", blocking=True))
-    engine = Engine(store, batching=False)
+    engine = AdminEngine(store, batching=False)
     run_inline(engine.feed.want())
     run_inline(engine.submit(a_wish()))
     (task,) = run_inline(engine.claim(WorkerId("one"), ["default"], limit=1))
@@ -350,7 +351,7 @@ class CountsScans(MemoryStore):
     scans = 0
 
     async def scan(self, kind: str) -> list[Record]:
-        self.scans += kind == feeding.KIND
+        self.scans += kind == publisher.KIND
         return await super().scan(kind)
 
 
@@ -373,7 +374,7 @@ class CannotPublish(MemoryStore):
 
 
 async def test_only_the_types_that_somebody_wants_are_published(bench: Bench) -> None:
-    other = Engine(bench.store, clock=bench.clock)
+    other = AdminEngine(bench.store, clock=bench.clock)
     bench.engine.feed.types = frozenset({EventType.COMPLETED})
     other.feed.types = frozenset({EventType.STARTED})
     await bench.engine.feed.want()
@@ -393,9 +394,9 @@ async def test_a_wish_that_changes_is_told_at_once_and_one_that_has_passed_is_fo
     await bench.submit()
     assert types(await all_told(bench)) == [EventType.SUBMITTED]
 
-    lasting = Engine(bench.store, clock=bench.clock)
+    lasting = AdminEngine(bench.store, clock=bench.clock)
     bench.clock.advance(2 * HOUR)
     await lasting.feed.want()
     await Sweeper(lasting).tidy()
-    assert len(await bench.store.scan(feeding.KIND)) == 1
+    assert len(await bench.store.scan(publisher.KIND)) == 1
     assert len(await lasting.feed.read(None)) == 1

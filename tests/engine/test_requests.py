@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import StoreUnavailable, TaskNotFound, WrongState
 from fairlead.core.events import Completed, Failed
 from fairlead.core.instant import MINUTE, SECOND
 from fairlead.core.task import Priority, State
-from fairlead.engine.engine import Engine
 from fairlead.engine.stats import LineStats
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Change, Filter, Verdict
@@ -41,7 +41,9 @@ class TestCancel:
         task = await bench.executing()
         await bench.settle(task, Completed())
 
-        with pytest.raises(WrongState, match="is completed: cancel needs it to be scheduled or queued or executing"):
+        with pytest.raises(
+            WrongState, match="is completed: cancel is possible only if it is scheduled or queued or executing"
+        ):
             await bench.engine.cancel(task.id)
 
 
@@ -94,7 +96,7 @@ class TestDiscard:
 
 
 @pytest.mark.parametrize(
-    "ask", [Engine.cancel, Engine.replay, Engine.discard, Engine.get], ids=lambda ask: ask.__name__
+    "ask", [AdminEngine.cancel, AdminEngine.replay, AdminEngine.discard, AdminEngine.get], ids=lambda ask: ask.__name__
 )
 async def test_what_is_not_there_is_not_found(bench: Bench, ask: Callable[..., Awaitable[object]]) -> None:
     with pytest.raises(TaskNotFound, match=an_id()):

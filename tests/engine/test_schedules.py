@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import InvalidSchedule, InvalidTask, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from fairlead.core.events import Completed
 from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant
-from fairlead.core.schedule import Missed, Overlap, Schedule, moment_of
+from fairlead.core.schedules.schedule import Missed, Overlap, Schedule, moment_of
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, State, Task
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.inline import run_inline
-from fairlead.engine.observe import Happening
-from fairlead.engine.sweep import Sweeper
+from fairlead.engine.events.observers import Happening
+from fairlead.engine.runtime.clock import ManualClock
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Filter, Record
@@ -113,7 +113,7 @@ async def test_schedules_are_listed_by_name_shown_and_removed(bench: Bench) -> N
     assert (await schedules.remove("a")).name == "a"
     assert [entry.name for entry in await schedules.all()] == ["b"]
     for ask in (schedules.get, schedules.remove, schedules.pause, schedules.resume, schedules.run_now):
-        with pytest.raises(ScheduleNotFound, match="no schedule 'a'"):
+        with pytest.raises(ScheduleNotFound, match="schedule 'a' not found"):
             await ask("a")
     await pass_time(bench, FIVE)
     assert not await tasks(bench, "a")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from fairlead.core.identity import TaskId
-from fairlead.core.query import Query
-from fairlead.core.query_match import admits
-from fairlead.core.query_text import parse_query
+from fairlead.core.query.match import admits
+from fairlead.core.query.parser import parse_query
+from fairlead.core.query.query import Query
 from fairlead.core.task import Failure, Priority, State
-from fairlead.engine import searching
-from fairlead.engine.searching import plan
+from fairlead.engine import search
+from fairlead.engine.search import plan
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Filter
 from fairlead.testing.builders import a_task
@@ -95,7 +97,7 @@ async def test_a_filter_and_a_query_both_count() -> None:
 async def test_a_call_looks_at_a_bounded_number_of_tasks_and_its_cursor_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(searching, "MOST_LOOKED", 200)
+    monkeypatch.setattr(search, "MOST_LOOKED", 200)
     bench = Bench()
     tasks = await stock(bench.store, [a_dead_letter(n) for n in range(1_000)])
     query = parse_query("params.user_id:1")
@@ -105,6 +107,36 @@ async def test_a_call_looks_at_a_bounded_number_of_tasks_and_its_cursor_goes_on(
     assert first.tasks == []
     assert first.cursor is not None and tasks[500].id < first.cursor < tasks[900].id
     assert await ids(bench, query) == [tasks[1].id]
+
+
+async def test_a_call_looks_for_a_bounded_time_and_its_cursor_goes_on() -> None:
+    bench = Bench()
+    tasks = await stock(bench.store, [a_dead_letter(n) for n in range(50)])
+    searcher = search.Searcher(bench.store, batching=False)
+    sought = plan(parse_query("params.user_id:>=0"), START)
+    seconds = itertools.count()
+
+    first = await searcher.page(
+        sought, limit=40, newest_first=False, budget=search.SearchBudget(1_000, 10.0, lambda: next(seconds))
+    )
+    second = await searcher.page(
+        sought, limit=40, newest_first=False, after=first.cursor, budget=search.SearchBudget(1_000, 0.0, lambda: 0.0)
+    )
+
+    assert [task.id for task in first.tasks] == [task.id for task in tasks[: len(first.tasks)]]
+    assert 1 <= len(first.tasks) <= 10
+    assert first.cursor == first.tasks[-1].id
+    # However little time there is, every page gets one task further.
+    assert [task.id for task in second.tasks] == [tasks[len(first.tasks)].id]
+
+
+async def test_what_could_not_be_counted_in_time_is_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "COUNT_SECONDS", 0.0)
+    bench = Bench()
+    await stock(bench.store, [a_dead_letter(n) for n in range(5)])
+    searcher = search.Searcher(bench.store, batching=False)
+
+    assert await searcher.count(plan(parse_query("params.user_id:>=0"), START)) == search.TaskCount(1, exact=False)
 
 
 @pytest.mark.parametrize(

@@ -196,5 +196,7 @@ class LosesTheHolder(MemoryStore):
 
 
 class AwayOnAdd(MemoryStore):
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         raise StoreUnavailable("the store is away; try again")

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import StoreUnavailable, TaskNotFound
 from fairlead.core.events import Completed, Failed
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Instant
 from fairlead.core.settings import Settings
 from fairlead.core.task import Reason, State, Task
-from fairlead.engine.engine import Engine
-from fairlead.engine.sweep import Sweeper
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Beat, Change, Verdict
 from tests.engine.building import BOOM, Bench
@@ -75,14 +75,16 @@ class TestOneSweep:
         task = await bench.executing()
         bench.clock.advance(30 * SECOND)
         assert task.status.lease is not None
-        store.beat = Beat(task.id, task.status.lease.token), bench.clock.now() + 30 * SECOND
+        store.beat = Beat(task.id, task.status.lease.token), bench.clock.now()
 
         await bench.engine.sweep()
 
         assert (await bench.engine.get(task.id)).state is State.EXECUTING
 
     async def test_of_two_engines_that_sweep_at_once_each_alarm_is_answered_by_one(self, bench: Bench) -> None:
-        other = Engine(bench.store, clock=bench.clock, chance=random.Random(1), observers=[bench.occurrences.append])
+        other = AdminEngine(
+            bench.store, clock=bench.clock, chance=random.Random(1), observers=[bench.occurrences.append]
+        )
         for _ in range(50):
             await bench.submit(delay=SECOND)
         bench.occurrences.clear()
@@ -183,9 +185,9 @@ class BeatsFirst(MemoryStore):
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         if self.beat is not None:
-            beat, until = self.beat
+            beat, now = self.beat
             self.beat = None
-            await self.extend([beat], until=until, grace=HOUR)
+            await self.extend([beat], lease=30 * SECOND, grace=HOUR, now=now)
         return await super().apply(changes)
 
 
@@ -200,7 +202,7 @@ class AwayOnDue(MemoryStore):
         self.asked = 0
         self.asked_thrice = asyncio.Event()
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
         self.asked += 1
         if self.asked == 3:
             self.asked_thrice.set()

@@ -7,13 +7,13 @@ import random
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.circuit import CircuitSettings
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import State, Task
-from fairlead.engine.clock import FollowingClock, ManualClock
-from fairlead.engine.engine import Engine
-from fairlead.engine.observe import Happening, Occurrence
+from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.runtime.clock import FollowingClock, ManualClock
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Claim
 from tests.conformance.prompt_store import PromptStore
@@ -50,19 +50,19 @@ def occurrences() -> list[Occurrence]:
 
 
 @pytest.fixture
-async def engine(server: Server, occurrences: list[Occurrence]) -> Engine:
+async def engine(server: Server, occurrences: list[Occurrence]) -> AdminEngine:
     clock = FollowingClock(server.clock)
-    engine = Engine(server, clock=clock, chance=random.Random(1), observers=[occurrences.append])
+    engine = AdminEngine(server, clock=clock, chance=random.Random(1), observers=[occurrences.append])
     await engine.follow_clock()
     return engine
 
 
-async def wait(engine: Engine, *queues: str, timeout: float = LONG) -> list[Task] | None:
+async def wait(engine: AdminEngine, *queues: str, timeout: float = LONG) -> list[Task] | None:
     return await engine.wait(WORKER, queues or ["default"], timeout, limit=5)
 
 
 async def test_a_task_that_comes_is_claimed_and_told_of_as_of_then(
-    server: Server, engine: Engine, occurrences: list[Occurrence]
+    server: Server, engine: AdminEngine, occurrences: list[Occurrence]
 ) -> None:
     waiting = asyncio.create_task(wait(engine))
     while not server.asked:  # noqa: ASYNC110 - a list has no event
@@ -77,7 +77,7 @@ async def test_a_task_that_comes_is_claimed_and_told_of_as_of_then(
     assert [each.at for each in occurrences if each.happening is Happening.STARTED] == [now]
 
 
-async def test_a_claim_waits_no_longer_than_what_it_goes_by_is_fresh(server: Server, engine: Engine) -> None:
+async def test_a_claim_waits_no_longer_than_what_it_goes_by_is_fresh(server: Server, engine: AdminEngine) -> None:
     """So a pause counts everywhere within a second, though the claim was sent before it."""
     for passed, left in ((0, 1.0), (SECOND // 4, 0.75), (SECOND // 2, 0.25), (SECOND, 1.0)):
         server.clock.advance(passed)
@@ -89,7 +89,7 @@ async def test_a_claim_waits_no_longer_than_what_it_goes_by_is_fresh(server: Ser
     assert server.asked[-1][1] == pytest.approx(0.1)
 
 
-async def test_what_is_paused_is_neither_listened_to_nor_claimed(server: Server, engine: Engine) -> None:
+async def test_what_is_paused_is_neither_listened_to_nor_claimed(server: Server, engine: AdminEngine) -> None:
     await engine.queues.pause("held")
     await engine.queues.pause_type("later")
     for wish in (a_wish(queue="held"), a_wish(type="later"), a_wish()):
@@ -101,9 +101,11 @@ async def test_what_is_paused_is_neither_listened_to_nor_claimed(server: Server,
     assert await wait(engine, "held", timeout=0.001) is None
 
 
-async def test_a_pause_by_another_process_counts_for_the_wait_a_second_later(server: Server, engine: Engine) -> None:
+async def test_a_pause_by_another_process_counts_for_the_wait_a_second_later(
+    server: Server, engine: AdminEngine
+) -> None:
     await wait(engine, timeout=0.001)
-    other = Engine(server, clock=FollowingClock(server.clock), chance=random.Random(2))
+    other = AdminEngine(server, clock=FollowingClock(server.clock), chance=random.Random(2))
     await other.queues.pause("default")
     await other.submit(a_wish())
     server.clock.advance(SECOND)
@@ -111,14 +113,14 @@ async def test_a_pause_by_another_process_counts_for_the_wait_a_second_later(ser
     assert (await server.tally()).lanes[0].counts == {State.QUEUED: 1}
 
 
-async def test_what_is_limited_is_claimed_in_a_step_of_its_own(server: Server, engine: Engine) -> None:
+async def test_what_is_limited_is_claimed_in_a_step_of_its_own(server: Server, engine: AdminEngine) -> None:
     await engine.queues.change("default", running=1)
     await engine.submit(a_wish())
     assert await wait(engine) is None
     assert server.asked == []
 
 
-async def test_what_is_tried_by_probes_is_claimed_in_a_step_of_its_own(server: Server, engine: Engine) -> None:
+async def test_what_is_tried_by_probes_is_claimed_in_a_step_of_its_own(server: Server, engine: AdminEngine) -> None:
     await engine.circuits.set("send_mail", CircuitSettings())
     await engine.circuits.open("send_mail")
     await engine.submit(a_wish())
@@ -127,14 +129,14 @@ async def test_what_is_tried_by_probes_is_claimed_in_a_step_of_its_own(server: S
 
 
 async def test_a_clock_that_is_not_the_stores_does_for_no_claim_that_waits(server: Server) -> None:
-    engine = Engine(server, clock=server.clock, chance=random.Random(3))
+    engine = AdminEngine(server, clock=server.clock, chance=random.Random(3))
     await engine.submit(a_wish())
     assert await wait(engine) is None
     assert server.asked == []
 
 
 async def test_a_store_that_cannot_is_waited_for() -> None:
-    engine = Engine(MemoryStore(), chance=random.Random(4))
+    engine = AdminEngine(MemoryStore(), chance=random.Random(4))
     await engine.submit(a_wish())
     assert await wait(engine) is None
     assert len(await engine.claim(WORKER, ["default"], limit=5)) == 1

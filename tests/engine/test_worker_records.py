@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import WorkerNotFound
 from fairlead.core.events import Completed, Failed
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import HOUR, MINUTE, SECOND
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.feed import EventType, WorkerEvent
-from fairlead.engine.metering import Throughput
-from fairlead.engine.presence import WorkerPresence, WorkerState
+from fairlead.engine.events.types import EventType, WorkerEvent
+from fairlead.engine.metrics.throughput import Throughput
+from fairlead.engine.runtime.clock import ManualClock
 from fairlead.engine.stats import WorkerStats
-from fairlead.engine.sweep import Sweeper
+from fairlead.engine.worker_records import WorkerPresence, WorkerState
 from fairlead.storage.protocol import Store
 from tests.engine.building import BOOM, Bench
 
@@ -67,6 +67,8 @@ async def test_a_worker_that_joined_is_known_as_it_said(bench: Bench) -> None:
         capacity=4,
         since=bench.clock.now(),
         seen_at=bench.clock.now(),
+        lease=bench.engine.settings.lease,
+        heartbeat=bench.engine.settings.heartbeat,
     )
 
 

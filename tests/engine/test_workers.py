@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import InvalidSettings, WorkerNotFound
 from fairlead.core.events import Completed
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import HOUR, MINUTE, SECOND
 from fairlead.core.task import State
-from fairlead.engine import fleet
-from fairlead.engine.presence import FORGOTTEN_AFTER, WorkerState
-from fairlead.engine.sweep import Sweeper
+from fairlead.engine import lost_tasks
+from fairlead.engine.worker_records import FORGOTTEN_AFTER, MOST_SHOWN, WorkerState
 from fairlead.storage.protocol import Store
 from tests.engine.building import Bench
 
@@ -105,11 +105,11 @@ async def test_a_lost_worker_is_shown_with_what_became_of_its_tasks(bench: Bench
 
 async def test_only_the_latest_are_kept_and_all_are_counted(bench: Bench) -> None:
     await join(bench)
-    await lose(bench, fleet.MOST_SHOWN)
+    await lose(bench, MOST_SHOWN)
     latest = await lose(bench, 5)
     report = await bench.engine.workers.get(ONE)
-    assert report.lost_count == fleet.MOST_SHOWN + 5
-    assert len(report.lost) == fleet.MOST_SHOWN
+    assert report.lost_count == MOST_SHOWN + 5
+    assert len(report.lost) == MOST_SHOWN
     assert {lost.id for lost in report.lost[:5]} == set(latest)
 
 
@@ -118,10 +118,10 @@ async def test_what_was_noted_is_forgotten_with_the_worker(bench: Bench) -> None
     await lose(bench)
     sweeper = Sweeper(bench.engine)
     await sweeper.tidy()
-    assert [record.name for record in await bench.store.scan(fleet.LOST)] == [ONE]
+    assert [record.name for record in await bench.store.scan(lost_tasks.LOST)] == [ONE]
     bench.clock.advance(FORGOTTEN_AFTER + HOUR)
     await sweeper.tidy()
-    assert await bench.store.scan(fleet.LOST) == []
+    assert await bench.store.scan(lost_tasks.LOST) == []
 
 
 async def test_what_ends_by_itself_is_not_lost(bench: Bench) -> None:
@@ -129,4 +129,4 @@ async def test_what_ends_by_itself_is_not_lost(bench: Bench) -> None:
     await bench.submit(delay=SECOND)
     bench.clock.advance(2 * SECOND)
     await bench.engine.sweep()
-    assert await bench.store.scan(fleet.LOST) == []
+    assert await bench.store.scan(lost_tasks.LOST) == []

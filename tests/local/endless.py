@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from fairlead.core.instant import MILLISECOND
-from fairlead.engine.clock import ManualClock
+from fairlead.engine.runtime.clock import ManualClock
 from fairlead.local import TaskQueueManager
 
 _PRIORITIES = ("critical", "high", "medium", "low")

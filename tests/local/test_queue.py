@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from fairlead.core.instant import HOUR, MINUTE, SECOND, span
 from fairlead.core.retry import Backoff
 from fairlead.core.task import Priority
-from fairlead.engine.clock import ManualClock
+from fairlead.engine.runtime.clock import ManualClock
 from fairlead.local import TaskQueueManager, TaskSupervisor, TaskView
 
 
@@ -84,13 +85,35 @@ class TestSubmitting:
 
     @pytest.mark.parametrize(
         ("policy", "says"),
-        [({"intial_seconds": 1}, "'intial_seconds' is unknown; use initial_seconds"), ({"factor": 0.5}, "factor 0.5")],
+        [
+            (
+                {"intial_seconds": 1},
+                "'intial_seconds' is unknown; write a Backoff, or a dict with any of",
+            ),
+            ({"factor": 0.5}, "factor 0.5"),
+            (5, "retry_policy 5 is not a dict; write"),
+            ("fast", "retry_policy 'fast' is not a dict; write"),
+            (["factor"], "is not a dict; write"),
+            (True, "is not a dict; write"),
+        ],
     )
     def test_a_retry_policy_that_makes_no_sense_is_refused(
-        self, queue: TaskQueueManager, policy: dict[str, float], says: str
+        self, queue: TaskQueueManager, policy: Any, says: str
     ) -> None:
         with pytest.raises(ValueError, match=says):
             queue.submit_task("x", retry_policy=policy)
+
+    def test_an_error_that_cannot_be_shown_ends_the_attempt_too(self, queue: TaskQueueManager) -> None:
+        class Unshown(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError("no")
+
+        queue.submit_task("x", max_retries=0)
+        task = queue.get_next_task("worker-1")
+        assert task is not None
+        assert queue.complete_task(task["task_id"], False, error=Unshown())
+        ended = queue.get_task_status(task["task_id"])
+        assert ended is not None and (ended["status"], ended["error"]) == ("failed", "its str() raised RuntimeError")
 
     @pytest.mark.parametrize(
         "wrong", [{"max_queue_size": 0}, {"task_retention_seconds": -1}, {"cleanup_interval_seconds": float("nan")}]
@@ -501,7 +524,7 @@ class TestTheSupervisor:
     def test_a_task_in_progress_for_longer_than_the_threshold_is_stuck(
         self, queue: TaskQueueManager, clock: ManualClock
     ) -> None:
-        supervisor = TaskSupervisor(queue, stuck_threshold_seconds=60)
+        supervisor = TaskSupervisor(queue, stuck_threshold_seconds=timedelta(minutes=1))
         for payload in ("first", "second", "waits"):
             queue.submit_task(payload)
         taken(queue)
@@ -566,10 +589,10 @@ class TestTheSupervisor:
 
         assert TaskSupervisor(queue, 60).check_stuck_tasks() == []
 
-    @pytest.mark.parametrize("threshold", [0, -1, float("nan")])
-    def test_a_threshold_that_makes_no_sense_is_refused(self, queue: TaskQueueManager, threshold: float) -> None:
-        with pytest.raises(ValueError, match="use more than 0"):
-            TaskSupervisor(queue, threshold)
+    @pytest.mark.parametrize("wrong", [0, -1, None, "5", True, float("nan"), [5], timedelta(0), 2**70])
+    def test_a_threshold_that_makes_no_sense_is_refused(self, queue: TaskQueueManager, wrong: Any) -> None:
+        with pytest.raises(ValueError, match=r"stuck_threshold_seconds .*; use "):
+            TaskSupervisor(queue, wrong)
 
 
 class TestThreads:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from fairlead.engine.catalogue import CATALOGUE
+from fairlead.engine.metrics.names import CATALOGUE
 
 Row: TypeAlias = tuple[str, str, tuple[str, ...]]
 """A metric: its name, its kind and its labels."""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fairlead._version import __version__
+from fairlead.app.config import load
+from fairlead.app.config_keys import KEYS
 from fairlead.cli.program import program
-from fairlead.sdk.configuration import load
-from fairlead.sdk.keys import KEYS
 from fairlead.server.app import ENDPOINTS
 from tests.ops.metrics import unknown_in
 from tests.ops.processes import COMPOSE, KUBERNETES, KUSTOMIZATION, UNITS, Started, started, unit, workloads

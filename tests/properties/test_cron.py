@@ -10,9 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.cron import Cron, parse
-from fairlead.core.fields import ALL_HOURS
 from fairlead.core.instant import DAY, MINUTE, Instant
+from fairlead.core.schedules.cron import ALL_HOURS, Cron, parse
 
 ZONES = {
     "UTC": [datetime(2026, 6, 1)],

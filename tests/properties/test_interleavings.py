@@ -8,7 +8,7 @@ from fairlead.core.errors import WrongState
 from fairlead.core.events import AlarmRang, CancelAsked, Completed, Event, HandedBack
 from fairlead.core.identity import WorkerId
 from fairlead.core.task import State, Task
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Added, Change, Pulse, Verdict
 from fairlead.testing.builders import GRACE, LEASE, NOW, a_beat, a_claim, a_decision, a_settle, a_task
@@ -58,7 +58,7 @@ class Worker:
         if self._task is None:
             return
         holds = self._holds(self._task)
-        (pulse,) = run_inline(self._meeting.store.extend([a_beat(self._task)], until=NOW + LEASE, grace=GRACE))
+        (pulse,) = run_inline(self._meeting.store.extend([a_beat(self._task)], lease=LEASE, now=NOW, grace=GRACE))
         assert (pulse is not Pulse.LOST) == holds
         self._meeting.renewals += holds
 

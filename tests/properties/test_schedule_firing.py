@@ -11,17 +11,18 @@ import msgspec
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.events import Completed
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import MINUTE, SECOND, Instant
-from fairlead.core.schedule import Missed, Overlap, Schedule, ScheduleEntry, upcoming
+from fairlead.core.schedules.schedule import Missed, Overlap, Schedule, ScheduleEntry, upcoming
 from fairlead.core.settings import Retention, Rules, Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.inline import run_inline
-from fairlead.engine.sweep import Sweeper
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.clock import ManualClock
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Added, Filter, Receipt, Record
 
@@ -59,7 +60,9 @@ class Stepwise(MemoryStore):
         await Turn()
         return found
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         # In one step with what is decided right before it: that takes a store call longer than a few seconds to break.
         receipts = await super().add(tasks, now=now, bounds=bounds)
         self.added.update(task.id for task, receipt in zip(tasks, receipts, strict=True) if isinstance(receipt, Added))
@@ -114,8 +117,8 @@ class World:
             self.clock.advance(MINUTE)
             finish(Sweeper(self._engine(99)).once())
 
-    def _engine(self, seed: int) -> Engine:
-        return Engine(self.store, self._settings, clock=self.clock, chance=random.Random(seed), batching=False)
+    def _engine(self, seed: int) -> AdminEngine:
+        return AdminEngine(self.store, self._settings, clock=self.clock, chance=random.Random(seed), batching=False)
 
 
 def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from tests.server.serving import Service
 from tests.servers.stores import database, empty_place, postgres, redis
 

@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.types import Message, Scope
 
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.engine import Engine
-from fairlead.engine.keys import Keyring, NewKey, Role
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.keys.service import Keyring, NewKey
+from fairlead.core.tenancy import Role
+from fairlead.engine.runtime.clock import ManualClock
 from fairlead.server.app import build
-from fairlead.server.directory import FRESH, STALE
-from fairlead.server.gate import Gate
-from fairlead.server.hub import Hub
+from fairlead.server.auth.gate import Gate
+from fairlead.server.record_cache import FRESH, STALE
 from fairlead.server.settings import ServerSettings
+from fairlead.server.state import Hub
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Record
 from tests.server.validating import check_answer
@@ -32,10 +33,12 @@ class CountingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.scans = 0
+        self.session_scans = 0
         self.broken: Exception | None = None
 
     async def scan(self, kind: str) -> list[Record]:
         self.scans += kind == "key"
+        self.session_scans += kind == "session"
         # Whoever comes in the meantime must find that someone is asking already.
         await asyncio.sleep(0)
         if self.broken is not None:
@@ -69,12 +72,13 @@ class Doors:
         self,
         settings: ServerSettings = UNLIMITED,
         *,
+        store: CountingStore | None = None,
         keyless: bool = True,
         hosts: Collection[str] | None = ("127.0.0.1",),
     ) -> None:
         self.clock = ManualClock()
-        self.store = CountingStore()
-        self.engine = Engine(self.store, clock=self.clock)
+        self.store = store or CountingStore()
+        self.engine = AdminEngine(self.store, clock=self.clock)
         self.keyring = Keyring(self.engine)
         self.gate = Gate(self.keyring, settings, keyless=keyless, hosts=hosts)
         self.hub = Hub(self.engine, settings, self.gate)
@@ -102,7 +106,8 @@ class Doors:
         root_path: str = "",
         **headers: str,
     ) -> Said:
-        """Call it; `headers` have `_` for `-`."""
+        """Call it; the path may have a query, and `headers` have `_` for `-`."""
+        path, _, query = path.partition("?")
         given = {"host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
         if key is not None:
             given["authorization"] = f"Bearer {key}"
@@ -110,6 +115,7 @@ class Doors:
         if json is not None:
             given |= {"content-type": "application/json", "content-length": str(len(body))}
         scope = _scope("http", path, given) | {"method": method, "scheme": scheme, "root_path": root_path}
+        scope |= {"query_string": query.encode()}
         if root_path:
             scope |= {"path": f"{root_path}{path}"}
         return await self.ask(scope, body)

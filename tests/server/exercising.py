@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import traceback
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -22,12 +24,17 @@ from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinish
 from schemathesis.python.asgi import shutdown_lifespans
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.engine.engine import Engine
-from fairlead.engine.keys import Keyring, Role
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.keys.service import Keyring
+from fairlead.core.query.query import quoted
+from fairlead.core.tenancy import Role
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.server.app import build
-from fairlead.server.hub import Hub
 from fairlead.server.settings import ServerSettings
+from fairlead.server.state import Hub
 from fairlead.storage.memory import MemoryStore
+from fairlead.storage.protocol import Store
+from tests.server.prepared import SCHEDULE, furnish, prepare
 
 QUICK: Final = ServerSettings(wait_seconds=0.02, rate_limit=0)
 """Long polls come back at once, and nobody asks too often."""
@@ -41,9 +48,13 @@ EXCLUDED: Final = {
 UNCHECKED: Final = {
     # DELETE cancels a task, which can be looked at until its retention ends.
     ("/api/v1/tasks/{task_id}", "use_after_free"),
+    ("/api/v1/tasks/{task_id}/explain", "use_after_free"),
     # Each task of a batch, and each of several results, is refused by itself; the whole is answered with 200 or 207.
     ("/api/v1/tasks/batch", "negative_data_rejection"),
     ("/internal/workers/{worker_id}/result", "negative_data_rejection"),
+    # The id is all that they take, and a link may give a good one to a case that was to have a bad one.
+    ("/api/v1/dlq/{task_id}", "negative_data_rejection"),
+    ("/api/v1/dlq/{task_id}/replay", "negative_data_rejection"),
 }
 """The checks that do not hold, by path."""
 
@@ -72,6 +83,8 @@ class ServedApplication:
 
     key: ClassVar[str] = ""
     """The key of the one that was opened last."""
+    store: ClassVar[Store]
+    """Its store."""
 
     def __init__(self) -> None:
         self._hub: Hub | None = None
@@ -90,7 +103,9 @@ class ServedApplication:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _open(self) -> None:
-        engine = Engine(MemoryStore())
+        ServedApplication.store = MemoryStore()
+        engine = AdminEngine(ServedApplication.store)
+        await furnish(engine)
         made = await Keyring(engine).create("schemathesis", [Role.ADMIN])
         ServedApplication.key = made.text
         self._hub = Hub(engine, QUICK)
@@ -159,7 +174,8 @@ def _run(app: ServedApplication, document: dict[str, Any], config: SchemathesisC
             case ScenarioFinished():
                 _note(event, outcome)
             case NonFatalError():
-                outcome.failures.setdefault(f"{event.label}: {type(event.value).__name__}", str(event.value))
+                how = "".join(traceback.format_exception(event.value))
+                outcome.failures.setdefault(f"{event.label}: {type(event.value).__name__}", how)
             case FatalError():
                 raise event.exception
             case _:
@@ -218,12 +234,23 @@ def before_call(context: schemathesis.HookContext, case: schemathesis.Case[Any],
     if case.path == "/api/v1/session" and isinstance(case.body, dict) and len(str(case.body["key"])) % 2:
         case.body["key"] = ServedApplication.key  # Every other login is with a key that is good.
     if "schedule" in (case.path_parameters or {}):
-        case.path_parameters["schedule"] = "nightly"  # One that is there, once it was put there.
+        case.path_parameters["schedule"] = SCHEDULE  # One that is there.
+    if len(str(case.path_parameters)) % 2:  # Every other request is about something that is there.
+        engine = AdminEngine(ServedApplication.store, batching=False)
+        # In place: of what is given anew schemathesis judges once more whether it was meant to be accepted.
+        case.path_parameters.update(run_inline(prepare(engine, case.path, case.body)))
     if case.path.endswith("/purge") and isinstance(case.body, dict) and case.path_parameters:
         case.body["confirm"] = case.path_parameters["queue"]  # A purge names its queue twice.
     if isinstance(case.query, dict):
         case.query.pop("cursor", None)  # Only a page before can give one.
+        if case.query.get("q"):
+            case.query["q"] = _query(case.query["q"])
     case.body = _sound(case.body)
+
+
+def _query(text: object) -> str:
+    """A query has a grammar; words in quotes always are one."""
+    return quoted(f"x{text}")
 
 
 def _sound(body: Any) -> Any:
@@ -238,12 +265,19 @@ def _sound(body: Any) -> Any:
                 sound.pop("delay_seconds")  # A task is due at one moment.
             if sound.get("after"):  # Only tasks that are there can be waited for.
                 sound["after"] = []
+            if "action" in sound and sound.get("query"):
+                sound["query"] = _query(sound["query"])
+            if isinstance(sound.get("parts"), dict):  # Bytes, in base64.
+                sound["parts"] = {
+                    name: b64encode(str(part).encode("utf-8", "replace")).decode()
+                    for name, part in sound["parts"].items()
+                }
             if sound.get("retry_rules"):
                 # One rule for each error, by its name; and one that rejects says nothing else.
                 rules = enumerate(sound["retry_rules"])
                 sound["retry_rules"] = [{**rule, "error": f"E{number}", "reject": False} for number, rule in rules]
             for name in ("type_running", "type_rate"):
-                if sound.get(name):  # By task types, which are names.
+                if isinstance(sound.get(name), dict):  # By task types, which are names.
                     sound[name] = {f"type{number}": value for number, value in enumerate(sound[name].values())}
             if "cron" in sound:  # An expression and a zone are texts with rules of their own; an end is not yet over.
                 sound |= {"cron": "@daily", "timezone": "UTC", "start_at": None, "end_at": None}

@@ -7,18 +7,19 @@ from typing import Any, Self
 
 import httpx
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import Outcome
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Failure, Task
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.metrics import Metrics
+from fairlead.engine.engine import Settlement
+from fairlead.engine.metrics.collector import Metrics
+from fairlead.engine.runtime.clock import ManualClock
 from fairlead.server.app import build
-from fairlead.server.gate import Gate
-from fairlead.server.hub import Hub
+from fairlead.server.auth.gate import Gate
 from fairlead.server.settings import ServerSettings
+from fairlead.server.state import Hub
 from fairlead.storage.protocol import Store
 from tests.server.validating import ValidatingTransport
 
@@ -39,7 +40,7 @@ class Service:
     ) -> None:
         self.clock = ManualClock()
         self.metrics = Metrics()
-        self.engine = Engine(store, settings, clock=self.clock, observers=[self.metrics])
+        self.engine = AdminEngine(store, settings, clock=self.clock, observers=[self.metrics])
         self.hub = Hub(self.engine, server or ServerSettings(rate_limit=0), gate, self.metrics)
         # Every answer is held to what the OpenAPI document says of it.
         transport = ValidatingTransport(httpx.ASGITransport(build(self.hub), raise_app_exceptions=True))

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from fairlead.engine.keys import Role
+from fairlead.core.tenancy import Role
 from fairlead.server.app import ENDPOINTS
-from fairlead.server.endpoint import Endpoint
+from fairlead.server.endpoint import Served
 from tests.server.doors import Doors
 
 ANY_ID: Final = "01a1de8543e98af180df27e580779234"
@@ -21,11 +21,11 @@ OPEN_API: Final = {"/api/v1/session"}
 DENIED: Final = (401, 403)
 
 
-def named(endpoint: Endpoint[Any, Any]) -> str:
+def named(endpoint: Served[Any, Any]) -> str:
     return f"{endpoint.method} {endpoint.path}"
 
 
-async def answered(endpoint: Endpoint[Any, Any], roles: Sequence[Role] | None) -> tuple[int, dict[str, Any] | None]:
+async def answered(endpoint: Served[Any, Any], roles: Sequence[Role] | None) -> tuple[int, dict[str, Any] | None]:
     """How the endpoint answers someone with these roles, or with no key at all."""
     doors = Doors()
     # Whatever waits or streams ends at once.
@@ -46,12 +46,12 @@ def test_all_that_is_not_for_everybody_has_a_role() -> None:
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=named)
-async def test_no_key_is_refused(endpoint: Endpoint[Any, Any]) -> None:
+async def test_no_key_is_refused(endpoint: Served[Any, Any]) -> None:
     assert (await answered(endpoint, None))[0] == 401
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=named)
-async def test_each_wrong_role_is_refused_and_told_the_right_one(endpoint: Endpoint[Any, Any]) -> None:
+async def test_each_wrong_role_is_refused_and_told_the_right_one(endpoint: Served[Any, Any]) -> None:
     wrong = [role for role in Role if role not in (endpoint.role, Role.ADMIN)]
     for roles in [*([role] for role in wrong), wrong]:
         status, problem = await answered(endpoint, roles)
@@ -60,7 +60,7 @@ async def test_each_wrong_role_is_refused_and_told_the_right_one(endpoint: Endpo
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=named)
-async def test_each_right_role_is_let_in(endpoint: Endpoint[Any, Any]) -> None:
+async def test_each_right_role_is_let_in(endpoint: Served[Any, Any]) -> None:
     assert endpoint.role is not None
     for roles in ([endpoint.role], [Role.ADMIN], list(Role)):
         status, problem = await answered(endpoint, roles)
@@ -68,7 +68,7 @@ async def test_each_right_role_is_let_in(endpoint: Endpoint[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("endpoint", PUBLIC, ids=named)
-async def test_what_is_for_everybody_asks_nobody(endpoint: Endpoint[Any, Any]) -> None:
+async def test_what_is_for_everybody_asks_nobody(endpoint: Served[Any, Any]) -> None:
     for roles in (None, [Role.READ]):
         status, problem = await answered(endpoint, roles)
         assert status not in DENIED, problem

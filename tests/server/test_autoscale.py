@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import httpx
 
+from fairlead.admin.sweeper import Sweeper
 from fairlead.client.engine import RemoteEngine
-from fairlead.client.transport import Address, Reply
+from fairlead.client.http.transport import Address, Reply
 from fairlead.core.events import Completed
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MINUTE, SECOND
-from fairlead.engine.sweep import Sweeper
 from tests.engine.building import a_wish
 from tests.server.serving import Service
 

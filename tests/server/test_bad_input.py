@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from fairlead.core.settings import Settings
-from fairlead.server.mistakes import Mistake, mistake_in
+from fairlead.server.app import ENDPOINTS
+from fairlead.server.http.validation_errors import Mistake, mistake_in
 from fairlead.server.settings import ServerSettings
 from fairlead.storage.memory import MemoryStore
 from fairlead.wire.tasks import BatchRequest, SubmitRequest
@@ -85,6 +86,7 @@ WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"idempotency_key": ""}, "idempotency_key"),
     ({"idempotency_key": "x" * 501}, "idempotency_key"),
     ({"tenant": ""}, "tenant"),
+    ({"trace_id": ""}, "trace_id"),
     ({"trace_id": "x" * 501}, "trace_id"),
     ({"taks_type": "a"}, "taks_type"),
 ]
@@ -194,6 +196,18 @@ async def test_paths_and_methods_that_are_not_there_are_problems_too(in_memory: 
     assert (await in_memory.get("/api/v1/nothing", 404))["status"] == 404
     refused = await in_memory.client.put(TASKS, json={})
     assert (refused.status_code, refused.headers["allow"]) == (405, "POST, GET, HEAD")
+
+
+LITERAL = sorted({endpoint.path for endpoint in ENDPOINTS if "{" not in endpoint.path})
+
+
+@pytest.mark.parametrize("path", LITERAL)
+async def test_a_path_answers_for_itself_though_it_fits_another_with_a_parameter(in_memory: Service, path: str) -> None:
+    own = {endpoint.method for endpoint in ENDPOINTS if endpoint.path == path}
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - own:
+        refused = await in_memory.client.request(method, path)
+        assert refused.status_code == 405, method
+        assert set(refused.headers["allow"].split(", ")) - {"HEAD"} == own
 
 
 @pytest.mark.parametrize(

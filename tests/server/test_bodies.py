@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive
 
-from fairlead.server.bodies import LARGE, Decoder, Disconnected, Reader, check_unambiguous
-from fairlead.server.refusals import Refusal
+from fairlead.server.http.bodies import LARGE, BodyReader, Decoder, Disconnected, _distinct, check_unambiguous
+from fairlead.server.http.problems import Refusal
 
 
 def arriving(*messages: dict[str, Any]) -> Receive:
@@ -35,7 +35,7 @@ def chunk(body: bytes, *, more: bool = False) -> dict[str, Any]:
 
 async def read(*messages: dict[str, Any], limit: int = 10, length: bytes | None = None, seconds: float = 60) -> bytes:
     headers = [] if length is None else [(b"content-length", length)]
-    return await Reader(seconds).read({"type": "http", "headers": headers}, arriving(*messages), limit)
+    return await BodyReader(seconds).read({"type": "http", "headers": headers}, arriving(*messages), limit)
 
 
 async def test_a_body_is_the_sum_of_its_chunks() -> None:
@@ -84,7 +84,7 @@ async def test_the_timer_rests_when_nothing_is_read(monkeypatch: pytest.MonkeyPa
     loop = asyncio.get_running_loop()
     set_for: list[Callable[[], object]] = []
     monkeypatch.setattr(loop, "call_later", lambda _, callback: set_for.append(callback))
-    reader = Reader(60)
+    reader = BodyReader(60)
     scope: dict[str, Any] = {"type": "http", "headers": []}
     assert await reader.read(scope, arriving(chunk(b"a")), 10) == b"a"
     (look,) = set_for
@@ -112,6 +112,7 @@ class Shape(msgspec.Struct, forbid_unknown_fields=True):
         (b'{"nome": "x"}', 422, None, "nome"),
         (b"[]", 422, None, "object"),
         (b"[" * 100_000, 400, None, "nested too deeply"),
+        (b"[" * 65 + b"]" * 65, 400, None, "over 64 levels"),
     ],
 )
 async def test_what_is_not_the_shape_is_refused_by_name(
@@ -123,6 +124,35 @@ async def test_what_is_not_the_shape_is_refused_by_name(
     assert problem.status == status
     assert field is None or problem.field == field
     assert words.lower() in problem.detail.lower()
+
+
+async def test_sixty_four_levels_are_not_too_many() -> None:
+    assert await Decoder(Any)(b"[" * 64 + b"]" * 64)
+
+
+class Compared(str):
+    """A name that counts how often it is compared or hashed."""
+
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        Compared.times += 1
+        return super().__hash__()
+
+
+def test_a_name_that_comes_twice_is_found_in_as_many_steps_as_there_are_names() -> None:
+    steps = []
+    for count in (1_000, 8_000):
+        names = [*(f"{number:x}" for number in range(count)), f"{count - 1:x}"]
+        Compared.times = 0
+        with pytest.raises(Refusal, match="twice"):
+            _distinct([(Compared(name), 0) for name in names])
+        steps.append(Compared.times)
+    assert steps[1] < 10 * steps[0]
 
 
 async def test_large_bodies_are_decoded_all_the_same() -> None:

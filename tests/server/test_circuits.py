@@ -40,7 +40,7 @@ async def test_a_circuit_is_set_shown_changed_and_removed(service: Service) -> N
     assert await service.get("/api/v1/circuits") == {"circuits": [kept]}
     assert (await service.client.delete(PATH)).json() == kept
     problem = (await service.client.get(PATH)).json()
-    assert problem["status"] == 404 and "'flaky' has no circuit" in problem["detail"]
+    assert problem["status"] == 404 and "'flaky' has no circuit breaker" in problem["detail"]
 
 
 async def test_what_workers_report_opens_it_and_stats_say_so(service: Service) -> None:

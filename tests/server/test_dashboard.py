@@ -9,11 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fairlead.engine.engine import Engine
+from fairlead.admin.engine import AdminEngine
 from fairlead.server.app import ENDPOINTS, build
-from fairlead.server.dashboard import PATHS, POLICY, Dashboard
-from fairlead.server.hub import Hub
+from fairlead.server.routes.dashboard import PATHS, POLICY, Dashboard
 from fairlead.server.settings import ServerSettings
+from fairlead.server.state import Hub
 from fairlead.storage.memory import MemoryStore
 from tests.server.serving import Service
 
@@ -36,14 +36,14 @@ def built(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    engine = Engine(MemoryStore())
+async def engine() -> AsyncIterator[AdminEngine]:
+    engine = AdminEngine(MemoryStore())
     yield engine
     await engine.close()
 
 
 def caller(
-    engine: Engine, folder: Path, settings: ServerSettings | None = None, root_path: str = ""
+    engine: AdminEngine, folder: Path, settings: ServerSettings | None = None, root_path: str = ""
 ) -> httpx.AsyncClient:
     application = build(Hub(engine, settings), Dashboard(folder).endpoints)
     transport = httpx.ASGITransport(application, root_path=root_path)
@@ -52,7 +52,7 @@ def caller(
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_the_page_is_at_all_its_addresses_and_leads_back_to_its_assets(
-    engine: Engine, built: Path, path: str
+    engine: AdminEngine, built: Path, path: str
 ) -> None:
     async with caller(engine, built) as client:
         address = httpx.URL("http://127.0.0.1").join(path.replace("{id}", "some%20name%3Cb%3E"))
@@ -64,7 +64,7 @@ async def test_the_page_is_at_all_its_addresses_and_leads_back_to_its_assets(
         assert (await client.get(address.join(script))).status_code == 200
 
 
-async def test_behind_a_prefix_the_page_names_it(engine: Engine, built: Path) -> None:
+async def test_behind_a_prefix_the_page_names_it(engine: AdminEngine, built: Path) -> None:
     async with caller(engine, built, root_path="/tools/fairlead") as client:
         for path in ("/tools/fairlead/", "/tools/fairlead/tasks/abc"):
             answer = await client.get(path)
@@ -73,7 +73,7 @@ async def test_behind_a_prefix_the_page_names_it(engine: Engine, built: Path) ->
         assert (await client.get("/tools/fairlead/assets/index-abc123.js")).status_code == 200
 
 
-async def test_the_page_is_asked_for_anew_and_its_assets_are_kept_for_ever(engine: Engine, built: Path) -> None:
+async def test_the_page_is_asked_for_anew_and_its_assets_are_kept_for_ever(engine: AdminEngine, built: Path) -> None:
     async with caller(engine, built) as client:
         page = await client.get("/")
         assert page.headers["cache-control"] == "no-cache"
@@ -87,7 +87,7 @@ async def test_the_page_is_asked_for_anew_and_its_assets_are_kept_for_ever(engin
         assert plain.headers["content-type"].startswith("text/css")
 
 
-async def test_nothing_but_the_built_scripts_may_run(engine: Engine, built: Path) -> None:
+async def test_nothing_but_the_built_scripts_may_run(engine: AdminEngine, built: Path) -> None:
     async with caller(engine, built) as client:
         answer = await client.get("/tasks")
     assert answer.headers["content-security-policy"] == POLICY
@@ -98,21 +98,21 @@ async def test_nothing_but_the_built_scripts_may_run(engine: Engine, built: Path
 @pytest.mark.parametrize(
     "name", ["secret.js", "..%2fsecret.js", "%2e%2e", "index-abc123.js.gz", "index.html", "nothing.js", "a%00.js"]
 )
-async def test_nothing_but_assets_can_be_had(engine: Engine, built: Path, name: str) -> None:
+async def test_nothing_but_assets_can_be_had(engine: AdminEngine, built: Path, name: str) -> None:
     async with caller(engine, built) as client:
         answer = await client.get(f"/assets/{name}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_the_playground_is_there_only_where_it_was_asked_for(engine: Engine, built: Path) -> None:
+async def test_the_playground_is_there_only_where_it_was_asked_for(engine: AdminEngine, built: Path) -> None:
     async with caller(engine, built) as client:
         assert 'data-try-it="off"' in (await client.get("/")).text
     async with caller(engine, built, ServerSettings(try_it=True)) as client:
         assert 'data-try-it="on"' in (await client.get("/")).text
 
 
-async def test_without_a_build_the_page_says_how_to_make_one(engine: Engine, tmp_path: Path) -> None:
+async def test_without_a_build_the_page_says_how_to_make_one(engine: AdminEngine, tmp_path: Path) -> None:
     async with caller(engine, tmp_path / "missing") as client:
         answer = await client.get("/tasks/abc")
         assert answer.status_code == 200
@@ -120,7 +120,7 @@ async def test_without_a_build_the_page_says_how_to_make_one(engine: Engine, tmp
         assert (await client.get("/healthz")).status_code == 200
 
 
-async def test_the_page_can_only_be_looked_at(engine: Engine, built: Path) -> None:
+async def test_the_page_can_only_be_looked_at(engine: AdminEngine, built: Path) -> None:
     async with caller(engine, built) as client:
         refused = await client.post("/tasks")
         head = await client.head("/")

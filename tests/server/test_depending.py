@@ -59,4 +59,4 @@ async def test_a_stream_of_lines_has_no_positions(service: Service) -> None:
     headers = {"content-type": "application/x-ndjson"}
     response = await service.client.post(BATCH, content=body, headers=headers)
     _, refused = response.text.splitlines()
-    assert "which a stream of lines has not; name tasks by their ids" in refused
+    assert "which a stream of lines does not support; name tasks by their ids" in refused

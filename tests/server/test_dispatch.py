@@ -10,18 +10,18 @@ import msgspec
 import pytest
 from starlette.types import ASGIApp
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.identity import WorkerId
 from fairlead.core.submission import Submission
 from fairlead.core.task import Reason, State, Task
-from fairlead.engine.engine import Engine
 from fairlead.server.app import build
-from fairlead.server.dispatch import Dispatcher, Wish
+from fairlead.server.worker_protocol.dispatch import Dispatcher, PollTerms
 from fairlead.storage.memory import MemoryStore
 from tests.server.serving import Service
 from tests.server.workers import Hand
 from tests.worker.building import eventually
 
-ANY = Wish(("default",), frozenset(), None)
+ANY = PollTerms(("default",), frozenset(), None)
 
 
 class Line:
@@ -30,12 +30,12 @@ class Line:
     def __init__(self, recheck: float = 30.0) -> None:
         """Looks again so seldom that only a signal can be what wakes a poll."""
         self.store = MemoryStore()
-        self.engine = Engine(self.store)
+        self.engine = AdminEngine(self.store)
         self.stopping = asyncio.Event()
         self.dispatcher = Dispatcher(self.engine, self.stopping, recheck)
         self.polls: list[asyncio.Task[list[Task]]] = []
 
-    async def wait(self, wish: Wish = ANY, *, limit: int = 1, gone: asyncio.Future[object] | None = None) -> int:
+    async def wait(self, wish: PollTerms = ANY, *, limit: int = 1, gone: asyncio.Future[object] | None = None) -> int:
         """Begin a poll; its number."""
         number = len(self.polls)
         left: asyncio.Future[object] = gone or asyncio.get_running_loop().create_future()
@@ -94,7 +94,7 @@ async def test_many_submits_wake_as_many_as_it_takes(line: Line) -> None:
 
 async def test_a_poll_that_cannot_take_a_task_does_not_keep_it_from_one_that_can(line: Line) -> None:
     await line.wait()
-    able = await line.wait(Wish(("default",), frozenset({"gpu"}), None))
+    able = await line.wait(PollTerms(("default",), frozenset({"gpu"}), None))
     await line.submit(requires=frozenset({"gpu"}))
     await line.until(lambda: line.served == [able])
     assert line.dispatcher.waiting == 1
@@ -102,7 +102,7 @@ async def test_a_poll_that_cannot_take_a_task_does_not_keep_it_from_one_that_can
 
 async def test_of_many_kinds_of_workers_only_those_are_claimed_for_that_could_get_something(line: Line) -> None:
     for number in range(50):
-        await line.wait(Wish(("default",), frozenset({f"host-{number}"}), frozenset({"work"})))
+        await line.wait(PollTerms(("default",), frozenset({f"host-{number}"}), frozenset({"work"})))
     before = line.dispatcher.claims
     await line.submit(requires=frozenset({"host-37"}))
     await line.until(lambda: line.served == [37])
@@ -110,7 +110,7 @@ async def test_of_many_kinds_of_workers_only_those_are_claimed_for_that_could_ge
 
 
 async def test_queues_have_lines_of_their_own(line: Line) -> None:
-    await line.wait(Wish(("mail",), frozenset(), None))
+    await line.wait(PollTerms(("mail",), frozenset(), None))
     other = await line.wait()
     await line.submit()
     await line.until(lambda: line.served == [other])

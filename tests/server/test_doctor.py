@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fairlead.core.diagnosis import TIERS
-from fairlead.engine.keys import Role
+from fairlead.core.health.diagnosis import TIERS
+from fairlead.core.tenancy import Role
 from tests.server.doors import Doors
 from tests.server.serving import Service
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from fairlead.client.engine import RemoteEngine
-from fairlead.client.opening import open_transport
-from fairlead.client.transport import Address
+from fairlead.client.http.transport import Address
+from fairlead.client.open import open_transport
 from fairlead.core.events import Completed
-from fairlead.core.explanation import CauseCode
+from fairlead.core.explain.explanation import CauseCode
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.submission import Submission
-from fairlead.engine import lookout
-from fairlead.storage.opening import open_store
+from fairlead.engine.explain import eligibility as worker_check
+from fairlead.storage.open import open_store
 from tests.client.serving import Port
 from tests.server.serving import NOBODY, Service
 
@@ -28,7 +28,7 @@ async def explained(service: Service, task_id: str) -> Any:
 async def join(service: Service, **what: Any) -> None:
     about: dict[str, Any] = {"queues": ["default"], "capacity": 4} | what
     await service.engine.presence.register(WorkerId("one"), **about)
-    service.advance(lookout.FRESH / SECOND)
+    service.advance(worker_check.FRESH / SECOND)
 
 
 async def test_a_queued_task_is_told_its_place_and_its_prospects(service: Service) -> None:

@@ -8,7 +8,7 @@ import re
 import httpx
 
 from fairlead.server.app import build
-from tests.server.test_running import running, said_to
+from tests.server.test_server import running, said_to
 from tests.worker.building import eventually
 
 TASK = b'{"task_type": "echo"}'

@@ -9,8 +9,9 @@ import pytest
 
 from fairlead.core.events import Completed, Failed
 from fairlead.core.identity import WorkerId
+from fairlead.server.routes.pagination import MOST_PARAMETERS
 from fairlead.storage.memory import MemoryStore
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from tests.server.serving import BOOM, NOBODY, Service
 from tests.servers.redis import RedisServer
 
@@ -46,6 +47,32 @@ async def test_a_list_is_brief(service: Service) -> None:
     (task,) = (await service.get(TASKS))["tasks"]
     assert task["error"] == {"type": "Boom", "message": "it went boom", "traceback": None}
     assert not {"parameters", "result", "history"} & task.keys()
+
+
+async def test_a_list_tells_what_tasks_were_submitted_with_if_asked(service: Service) -> None:
+    first = (await service.submit())["task_id"]
+    rules = [{"error": "ValueError", "reject": True}]
+    await service.submit(parameters={"a": 1}, after=[first], retry_rules=rules, retry_policy={"initial_seconds": 9})
+    (task, _) = (await service.get(TASKS, include_parameters="true"))["tasks"]
+    assert (task["parameters"], task["after"], task["retry_rules"]) == ({"a": 1}, [first], rules)
+    assert task["retry_policy"]["initial_seconds"] == 9
+    assert not {"result", "history"} & task.keys()
+    whole = await service.show(task["task_id"])
+    assert {name: whole[name] for name in task} == task
+
+
+async def test_a_page_of_large_parameters_ends_early(service: Service) -> None:
+    size = 250_000
+    submitted = [(await service.submit(parameters={"large": "x" * size}))["task_id"] for _ in range(40)]
+    seen: list[str] = []
+    query: dict[str, Any] = {"limit": 1_000, "order": "oldest", "include_parameters": "true"}
+    for expected in (MOST_PARAMETERS // size + 1, 40):
+        page = await service.get(TASKS, **query)
+        seen += ids(page)
+        assert len(seen) == expected
+        query["cursor"] = page["next_cursor"]
+    assert (query["cursor"], seen) == (None, submitted)
+    assert len(ids(await service.get(TASKS, limit=1_000))) == 40
 
 
 async def test_a_list_is_narrowed_by_every_filter(service: Service) -> None:
@@ -191,7 +218,7 @@ async def test_a_server_is_alive_and_ready(service: Service) -> None:
     for path in ("/healthz", "/readyz"):
         assert (await service.get(path))["status"] == "ok"
     service.hub.stopping.set()
-    assert "about to stop" in (await service.get("/readyz", 503))["detail"]
+    assert "shutting down" in (await service.get("/readyz", 503))["detail"]
     await service.get("/healthz")
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from fairlead.core.events import Failed
 from fairlead.core.identity import WorkerId
-from fairlead.core.schedule import Schedule
-from fairlead.engine.catalogue import CAPACITY_USED, CATALOGUE, HEARTBEAT_FAILURES, JOURNAL_BEHIND
-from fairlead.engine.exposition import Source
-from fairlead.engine.metrics import MOST_NAMES
+from fairlead.core.schedules.schedule import Schedule
+from fairlead.engine.metrics.collector import MOST_NAMES
+from fairlead.engine.metrics.names import CAPACITY_USED, CATALOGUE, HEARTBEAT_FAILURES, JOURNAL_BEHIND, STORE_INTACT
+from fairlead.engine.metrics.prometheus import MetricSource
 from fairlead.engine.stats import stats_of
-from fairlead.server.metrics import gauges
+from fairlead.server.routes.metrics import gauges
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Tally
 from tests.engine.building import a_wish
@@ -53,11 +53,17 @@ async def test_it_shows_how_the_store_stands(in_memory: Service) -> None:
 
 async def test_it_has_every_metric_that_a_server_can_show(in_memory: Service) -> None:
     page = await scrape(in_memory)
-    expected = {family.name for family in CATALOGUE} - {JOURNAL_BEHIND.name, HEARTBEAT_FAILURES.name}
+    expected = {family.name for family in CATALOGUE} - {JOURNAL_BEHIND.name, STORE_INTACT.name, HEARTBEAT_FAILURES.name}
     assert page.names == expected
     in_memory.metrics.employ(lambda: 1.0)
     assert (await scrape(in_memory)).names == expected | {HEARTBEAT_FAILURES.name}
-    assert CAPACITY_USED.source is Source.WORKER
+    assert CAPACITY_USED.source is MetricSource.WORKER
+
+
+def test_a_store_that_has_lost_something_is_shown() -> None:
+    for intact, value in ((True, 1), (False, 0)):
+        page = read(gauges(stats_of(Tally(lanes=(), next_alarm=None, journal_behind=0, intact=intact), 0), late=0))
+        assert page.value("fairlead_store_intact") == value
 
 
 def test_a_journal_that_is_behind_is_shown() -> None:

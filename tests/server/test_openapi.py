@@ -8,13 +8,17 @@ from typing import Annotated, Any
 import jsonschema_rs
 import msgspec
 import pytest
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from fairlead.core.task import Priority, State
 from fairlead.server.app import ENDPOINTS
-from fairlead.server.endpoint import Endpoint, Media
-from fairlead.server.openapi import document, operation_id, plain_path, problem_statuses, variables
-from fairlead.server.refusals import EXPLAINED, KINDS
-from fairlead.server.shapes import describe, without_null
+from fairlead.server.docs.openapi import document, operation_id, problem_statuses
+from fairlead.server.docs.schemas import describe, without_null
+from fairlead.server.endpoint import Served
+from fairlead.server.http.problems import EXPLAINED, KINDS
+from fairlead.wire.endpoint import Media
+from fairlead.wire.problems import Problem
+from fairlead.wire.words import ENUM, ByPriority
 from tests.server.validating import DOCUMENT, validator_of
 
 each_endpoint = pytest.mark.parametrize("endpoint", ENDPOINTS, ids=operation_id)
@@ -49,8 +53,8 @@ class Derived(Outer):
     count: Annotated[int, Meta(ge=1, le=5)] = 3
 
 
-def operation(endpoint: Endpoint[Any, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = DOCUMENT["paths"][plain_path(endpoint)][endpoint.method.lower()]
+def operation(endpoint: Served[Any, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = DOCUMENT["paths"][endpoint.plain_path][endpoint.method.lower()]
     return found
 
 
@@ -79,6 +83,38 @@ def test_a_field_keeps_the_description_that_it_inherits() -> None:
     _, components = describe([Derived])
 
     assert components["Derived"]["properties"]["count"]["description"] == "How many."
+
+
+class Answered(Struct):
+    """What only an answer has."""
+
+    state: Annotated[str, Meta(extra={ENUM: State})] = "queued"
+    warning: str | UnsetType = UNSET
+    counts: ByPriority[int] = {}
+
+
+def test_an_answer_has_every_field_that_is_not_left_out_on_purpose() -> None:
+    (_, answered), components = describe([Outer], [Answered])
+
+    assert answered == {"$ref": "#/components/schemas/Answered"}
+    assert components["Answered"]["required"] == ["state", "counts"]
+    assert components["Outer"]["required"] == ["named"]
+
+
+def test_an_answer_that_leaves_out_its_defaults_need_not_have_them() -> None:
+    _, components = describe([], [Problem])
+
+    assert components["Problem"]["required"] == ["type", "title", "status", "detail"]
+
+
+def test_a_closed_set_of_words_has_its_name() -> None:
+    _, components = describe([], [Answered])
+    fields = components["Answered"]["properties"]
+
+    assert fields["state"] == {"$ref": "#/components/schemas/State", "default": "queued"}
+    assert components["State"]["enum"] == [state.value for state in State]
+    assert fields["counts"]["propertyNames"] == {"$ref": "#/components/schemas/Priority"}
+    assert fields["counts"]["required"] == components["Priority"]["enum"] == [each.word for each in Priority]
 
 
 def test_two_types_of_one_name_are_refused() -> None:
@@ -113,7 +149,7 @@ def test_operations_have_distinct_names() -> None:
 
 
 @each_endpoint
-def test_an_endpoint_is_described(endpoint: Endpoint[Any, Any]) -> None:
+def test_an_endpoint_is_described(endpoint: Served[Any, Any]) -> None:
     said = operation(endpoint)
 
     assert said["summary"] and said["description"]
@@ -123,15 +159,15 @@ def test_an_endpoint_is_described(endpoint: Endpoint[Any, Any]) -> None:
 
 
 @each_endpoint
-def test_every_parameter_of_an_endpoint_is_there(endpoint: Endpoint[Any, Any]) -> None:
+def test_every_parameter_of_an_endpoint_is_there(endpoint: Served[Any, Any]) -> None:
     said = {(each["in"], each["name"]) for each in operation(endpoint)["parameters"]}
     query = [("query", field.encode_name) for field in msgspec.structs.fields(endpoint.query)]
 
-    assert said == {*query, *(("path", name) for name in variables(endpoint))}
+    assert said == {*query, *(("path", name) for name in endpoint.variables)}
 
 
 @each_endpoint
-def test_examples_are_what_their_schema_allows(endpoint: Endpoint[Any, Any]) -> None:
+def test_examples_are_what_their_schema_allows(endpoint: Served[Any, Any]) -> None:
     said = operation(endpoint)
     bodies = list(said.get("requestBody", {}).get("content", {}).values())
     answers = [content for each in said["responses"].values() for content in each.get("content", {}).values()]
@@ -141,15 +177,15 @@ def test_examples_are_what_their_schema_allows(endpoint: Endpoint[Any, Any]) -> 
 
 
 @each_endpoint
-def test_the_example_of_a_request_can_be_read(endpoint: Endpoint[Any, Any]) -> None:
+def test_the_example_of_a_request_can_be_read(endpoint: Served[Any, Any]) -> None:
     for content in operation(endpoint).get("requestBody", {}).get("content", {}).values():
         if endpoint.body is not None:
             msgspec.json.decode(msgspec.json.encode(content["example"]), type=endpoint.body)
 
 
 @each_endpoint
-def test_links_lead_to_operations_and_fill_their_paths(endpoint: Endpoint[Any, Any]) -> None:
-    targets = {operation_id(each): set(variables(each)) for each in ENDPOINTS}
+def test_links_lead_to_operations_and_fill_their_paths(endpoint: Served[Any, Any]) -> None:
+    targets = {operation_id(each): set(each.variables) for each in ENDPOINTS}
     for answer in operation(endpoint)["responses"].values():
         for link in answer.get("links", {}).values():
             assert targets[link["operationId"]] <= set(link["parameters"])
@@ -159,7 +195,7 @@ def test_an_answer_that_is_not_json_says_what_it_is() -> None:
     async def handler(call: Any) -> Any:
         """Say hello."""
 
-    plain = Endpoint(
+    plain = Served(
         method="GET", path="/hello", handler=handler, summary="Hello", role=None, answers={200: Media("text/plain")}
     )
     said = document([plain])["paths"]["/hello"]["get"]["responses"]["200"]

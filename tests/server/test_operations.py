@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairlead.core.settings import Settings
-from fairlead.engine.keys import Role
+from fairlead.core.tenancy import Role
 from fairlead.storage.memory import MemoryStore
 from tests.engine.stocking import a_dead_letter, stock
 from tests.server.doors import HOST, Doors, _scope
@@ -124,6 +124,19 @@ async def test_what_makes_no_sense_is_refused(in_memory: Service) -> None:
     ):
         assert (await in_memory.post(OPERATIONS, wish, status))["type"] == f"/docs#{kind}"
     assert (await in_memory.get(f"{OPERATIONS}/nobody", 404))["field"] == "operation_id"
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("as_of", ["0001-01-01T00:00:00+14:00", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59-14:00"])
+async def test_a_moment_that_cannot_be_shown_is_refused_and_not_kept(
+    in_memory: Service, as_of: str, dry_run: bool
+) -> None:
+    body = {"action": "cancel", "query": "type:work", "as_of": as_of, "dry_run": dry_run}
+
+    problem = await in_memory.post(OPERATIONS, body, 422)
+
+    assert problem["field"] == "as_of" and "use a moment of the years 1970 to 2255" in problem["detail"]
+    assert (await in_memory.get(OPERATIONS))["operations"] == []
 
 
 async def test_a_key_of_a_tenant_sees_and_touches_its_own_only() -> None:

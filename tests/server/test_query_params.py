@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 from msgspec import Struct
 
-from fairlead.server.queries import parse_query
-from fairlead.server.refusals import Refusal
+from fairlead.server.http.problems import Refusal
+from fairlead.server.http.query_params import parse_query
 from fairlead.wire.tasks import Moment
 
 
@@ -38,11 +38,11 @@ def test_a_queue_may_be_called_null() -> None:
 
 @pytest.mark.parametrize("query", [b"priority=null", b"limit=Null", b"since=null"])
 def test_the_word_null_does_not_widen_what_is_asked_for(query: bytes) -> None:
-    with pytest.raises(Refusal, match="null is no value; leave it out"):
+    with pytest.raises(Refusal, match="null is not a value; leave it out"):
         parse_query(Query, query)
 
 
 @pytest.mark.parametrize("query", [b"since=0.5", b"since=1700000000"])
 def test_a_number_is_not_a_moment(query: bytes) -> None:
-    with pytest.raises(Refusal, match="is not a moment; write it like 2026-03-01T09:30:00Z"):
+    with pytest.raises(Refusal, match="is not a date and time; write it like 2026-03-01T09:30:00Z"):
         parse_query(Query, query)

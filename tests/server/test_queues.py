@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.keys.service import Keyring
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
-from fairlead.core.order import Promote
-from fairlead.core.queue import QueueSettings
+from fairlead.core.queues.order import Promote
+from fairlead.core.queues.queue import QueueSettings
 from fairlead.core.task import Priority
-from fairlead.engine.engine import Engine
-from fairlead.engine.feed import EventType, QueueData, QueueEvent
-from fairlead.engine.keys import Keyring, Role
+from fairlead.core.tenancy import Role
+from fairlead.engine.events.types import EventType, QueueData, QueueEvent
 from fairlead.wire.events import wanted_of
 from tests.server.serving import NOBODY, Service
 
@@ -32,6 +33,7 @@ NOTHING: dict[str, Any] = {
     "type_rate": {},
     "key_running": None,
     "key_rate": None,
+    "tenant": None,
 }
 
 
@@ -117,7 +119,7 @@ async def test_a_queue_is_changed_field_by_field_and_null_goes_back(service: Ser
 
 async def test_a_server_that_only_shows_learns_of_an_order_from_elsewhere(service: Service) -> None:
     submitted = await service.submit(priority="low")
-    elsewhere = Engine(service.engine.store, clock=service.clock)
+    elsewhere = AdminEngine(service.engine.store, clock=service.clock)
     await elsewhere.queues.change("default", order=Promote(low=SECOND))
     service.advance(1)
     assert (await service.show(submitted["task_id"]))["effective_priority"] == "medium"
@@ -186,8 +188,7 @@ async def test_a_key_that_is_bound_to_a_tenant_cannot_change_what_all_share(in_m
     keyring = Keyring(in_memory.engine)
     bound = await keyring.create("acme", [Role.ADMIN], tenant="acme")
     in_memory.client.headers["authorization"] = f"Bearer {bound.text}"
-    await in_memory.get(QUEUE)
-    for path in (f"{QUEUE}/pause", f"{QUEUE}/resume", "/api/v1/task-types/slow/pause", "/api/v1/workers/w/drain"):
+    for path in (f"{QUEUE}/pause", f"{QUEUE}/resume", "/api/v1/task-types/slow/pause"):
         assert "all tenants" in (await in_memory.post(path, None, 403))["detail"]
     assert "all tenants" in (await in_memory.post(f"{QUEUE}/purge", {"confirm": "default"}, 403))["detail"]
     assert "all tenants" in (await patch(in_memory, {"bound": 1}, 403))["detail"]
@@ -229,8 +230,9 @@ async def test_an_unknown_worker_is_not_found(in_memory: Service) -> None:
     assert (await in_memory.post("/api/v1/workers/nobody/drain", None, 404))["field"] == "worker_id"
 
 
-async def test_a_caller_sees_only_its_own_tenants_tasks_of_a_worker(in_memory: Service) -> None:
-    await in_memory.engine.presence.register(WorkerId("worker-1"), queues=["default"], capacity=3)
+async def test_a_caller_sees_only_its_own_tenants_workers_and_their_own_tasks(in_memory: Service) -> None:
+    await in_memory.engine.presence.register(WorkerId("worker-1"), queues=["default"], capacity=3, tenant="acme")
+    await in_memory.engine.presence.register(WorkerId("worker-2"), queues=["default"], capacity=3)
     await in_memory.submit(tenant="acme")
     await in_memory.submit(tenant="other")
     await in_memory.claim(2)
@@ -238,6 +240,8 @@ async def test_a_caller_sees_only_its_own_tenants_tasks_of_a_worker(in_memory: S
     in_memory.client.headers["authorization"] = f"Bearer {bound.text}"
     whole = await in_memory.get("/api/v1/workers/worker-1")
     assert [task["tenant"] for task in whole["running_tasks"]] == ["acme"]
+    assert [worker["worker_id"] for worker in (await in_memory.get("/api/v1/workers"))["workers"]] == ["worker-1"]
+    await in_memory.get("/api/v1/workers/worker-2", 404)
 
 
 async def test_limits_are_changed_and_hold_at_the_next_claim(service: Service) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fairlead.core.instant import SECOND
-from fairlead.engine.keys import Role
-from fairlead.server.limits import Bucket, Limits
-from fairlead.server.refusals import Refusal
+from fairlead.core.tenancy import Role
+from fairlead.server.auth.rate_limits import Bucket, RateLimits
+from fairlead.server.http.problems import Refusal
 from fairlead.server.settings import ServerSettings
 from tests.server.doors import Doors, websocket
 
@@ -22,16 +22,16 @@ def test_a_bucket_gives_its_burst_and_then_its_rate() -> None:
 
 
 def test_a_wait_is_whole_seconds_and_at_least_one() -> None:
-    limits = Limits(rate=10, burst=1)
+    limits = RateLimits(rate=10, burst=1)
     assert limits.take("k", None, None, 0) == 0
     assert limits.take("k", None, 0.01, 0) == 0, "another rate is another bucket"
     assert limits.take("k", None, 0.01, 0) == 100
-    fast = Limits(rate=1000, burst=1)
+    fast = RateLimits(rate=1000, burst=1)
     assert [fast.take("k", None, None, 0) for _ in range(1001)][-1] == 1
 
 
 def test_keys_do_not_share_and_tenants_do() -> None:
-    limits = Limits(rate=1, burst=2)
+    limits = RateLimits(rate=1, burst=2)
     assert [limits.take("a", None, None, 0) for _ in range(3)] == [0, 0, 1]
     assert limits.take("b", None, None, 0) == 0
     assert [limits.take(key, "acme", None, 0) for key in ("c", "d", "e")] == [0, 0, 1]
@@ -40,15 +40,15 @@ def test_keys_do_not_share_and_tenants_do() -> None:
 
 
 def test_zero_is_no_limit() -> None:
-    limits = Limits(rate=0, burst=1)
+    limits = RateLimits(rate=0, burst=1)
     assert {limits.take("a", "acme", None, 0) for _ in range(100)} == {0}
     assert len(limits) == 0
-    held = Limits(rate=1, burst=1)
+    held = RateLimits(rate=1, burst=1)
     assert {held.take("a", None, 0, 0) for _ in range(100)} == {0}
 
 
 def test_memory_is_bounded_and_the_busy_are_kept() -> None:
-    limits = Limits(rate=1, burst=1, most=3)
+    limits = RateLimits(rate=1, burst=1, most=3)
     for number in range(10):
         limits.take("busy", None, None, 0)
         limits.take(f"k{number}", None, None, 0)

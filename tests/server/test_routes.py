@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
-from fairlead.engine.engine import Engine
+from fairlead.admin.engine import AdminEngine
 from fairlead.server.app import ENDPOINTS, build
-from fairlead.server.hub import Hub
-from fairlead.server.openapi import operation_id
-from fairlead.server.pages import inline, page
-from fairlead.server.refusals import KINDS
-from fairlead.server.wording import curl
+from fairlead.server.docs.openapi import operation_id
+from fairlead.server.docs.pages import inline, page
+from fairlead.server.docs.schema_text import curl
+from fairlead.server.http.problems import KINDS
+from fairlead.server.state import Hub
 from fairlead.storage.memory import MemoryStore
 from tests.server.validating import DOCUMENT, ValidatingTransport
 
@@ -52,7 +52,7 @@ class Reader(HTMLParser):
 @pytest.fixture
 async def reader() -> AsyncIterator[httpx.AsyncClient]:
     """Somebody without a key."""
-    engine = Engine(MemoryStore())
+    engine = AdminEngine(MemoryStore())
     transport = ValidatingTransport(httpx.ASGITransport(build(Hub(engine))))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from fairlead.core.schedule import Schedule
+from fairlead.admin.keys.service import Keyring
+from fairlead.admin.sweeper import Sweeper
+from fairlead.core.schedules.schedule import Schedule
 from fairlead.core.submission import Submission
-from fairlead.engine.keys import Keyring, Role
-from fairlead.engine.sweep import Sweeper
+from fairlead.core.tenancy import Role
 from fairlead.server.settings import ServerSettings
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from tests.server.serving import Service
 
 PATH = "/api/v1/schedules"
@@ -136,7 +137,7 @@ async def test_a_tenant_sees_and_changes_its_own_schedules_only() -> None:
         await service.post(f"{PATH}/theirs/run", status=404)
         await service.delete(f"{PATH}/theirs", 404)
         fields = {"cron": "@daily", "task": {"task_type": "x"}}
-        assert (await service.client.put(f"{PATH}/theirs", json=fields)).status_code == 403
+        assert (await service.client.put(f"{PATH}/theirs", json=fields)).status_code == 409
         await service.post(PATH, a_request(name="third", task={"task_type": "x", "tenant": "other"}), 403)
 
 

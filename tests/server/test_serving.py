@@ -103,9 +103,9 @@ def test_a_port_that_is_taken_is_one_clear_line(folder: Folder) -> None:
 
 def test_beyond_loopback_it_needs_a_key_or_a_word(folder: Folder) -> None:
     ended = folder.run("serve", "--host", "0.0.0.0", "--port", "0")
-    assert ended.code == 2 and "serving on 0.0.0.0 needs a key" in ended.error and "--insecure" in ended.error
+    assert ended.code == 2 and "serving on 0.0.0.0 needs an API key" in ended.error and "--insecure" in ended.error
     with folder.start("serve", "--host", "0.0.0.0", "--port", "0", "--insecure", "--json") as serving:
-        serving.find("without keys: anybody")
+        serving.find("without API keys: anybody")
         with Caller(url_of(serving)) as caller:
             assert caller.submit()[0].status == 201
         serving.send(signal.SIGTERM)

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from fairlead.admin.keys.sessions import MOST_PER_KEY, name_of
 from fairlead.core.instant import DAY, HOUR
-from fairlead.engine.keys import Role
-from fairlead.server.cookies import COOKIE
-from fairlead.server.gate import Gate
-from fairlead.server.refusals import Refusal
+from fairlead.core.tenancy import Role
+from fairlead.server.auth.gate import Gate
+from fairlead.server.auth.principal import NOBODY
+from fairlead.server.auth.sessions import COOKIE
+from fairlead.server.http.problems import Refusal
 from fairlead.server.settings import ServerSettings
 from tests.server.doors import HOST, Doors, websocket
 
@@ -95,6 +97,15 @@ async def test_revoking_the_key_ends_its_sessions() -> None:
     assert (await doors.call("GET", "/api/v1/session", cookie=cookie)).json["key_needed"]
 
 
+async def test_of_a_revoked_key_no_session_is_kept() -> None:
+    doors = Doors()
+    made, other = await doors.key(), await doors.key()
+    for text in (made.text, made.text, other.text):
+        await doors.log_in(text)
+    await doors.keyring.revoke(made.key.id)
+    assert [session.key for session in (await doors.keyring.sessions.read()).values()] == [other.key.id]
+
+
 async def test_a_session_ends_by_itself_and_with_its_key() -> None:
     doors = Doors(ServerSettings(rate_limit=0, session_seconds=3600))
     cookie, token = await opened(doors)
@@ -111,14 +122,15 @@ async def test_a_session_ends_by_itself_and_with_its_key() -> None:
 async def test_a_cookie_cannot_be_made_up_or_changed() -> None:
     doors = Doors()
     cookie, _ = await opened(doors)
-    identity, expires, nonce, signature = cookie.partition("=")[2].split(".")
-    other = (await doors.key()).key.id
+    token = cookie.partition("=")[2]
+    (record,) = await doors.store.scan("session")
     for forged in (
-        f"{other}.{expires}.{nonce}.{signature}",
-        f"{identity}.{int(expires) + 1}.{nonce}.{signature}",
-        f"{identity}.{expires}.{nonce}.",
-        f"{identity}.{expires}.{nonce}.{signature}x",
-        f"{identity}.never.{nonce}.{signature}",
+        token[:-1],
+        token + "A",
+        token[:-1] + ("A" if token[-1] != "A" else "B"),
+        token[::-1],
+        record.name,
+        "A" * 43,
         "",
         "...",
         "\u00e9",
@@ -136,12 +148,86 @@ async def test_another_server_of_the_store_knows_the_session() -> None:
     assert session is not None and session.csrf_token == token
 
 
-async def test_logging_out_makes_the_browser_forget() -> None:
+async def test_logging_out_ends_the_session_and_makes_the_browser_forget() -> None:
     doors = Doors()
-    cookie, _ = await opened(doors)
+    cookie, token = await opened(doors)
+    other, _ = await opened(doors)
     said = await doors.call("DELETE", "/api/v1/session", cookie=cookie)
     assert said.status == 204 and said.cookie == f"{COOKIE}="
     assert "Max-Age=0" in said.headers["set-cookie"]
+    assert (await doors.submit(cookie=cookie, x_csrf_token=token)).status == 401, "a stolen cookie ends with it"
+    assert (await doors.call("GET", "/api/v1/session", cookie=other)).json["name"] == "test"
+    assert len(await doors.store.scan("session")) == 1
+    assert (await doors.call("DELETE", "/api/v1/session")).status == 204, "who is not logged in is logged out"
+
+
+async def test_another_server_forgets_within_seconds_a_session_that_was_ended() -> None:
+    doors = Doors()
+    cookie, _ = await opened(doors)
+    elsewhere = Gate(doors.keyring, ServerSettings())
+    scope = {"headers": [(b"host", HOST.encode()), (b"cookie", cookie.encode())]}
+    assert (await elsewhere.identify(scope))[0] is not NOBODY
+    await doors.call("DELETE", "/api/v1/session", cookie=cookie)
+    doors.grow_stale()
+    assert (await elsewhere.identify(scope))[0] is NOBODY
+
+
+async def test_a_session_that_is_ended_while_sessions_are_read_stays_ended() -> None:
+    doors = Doors()
+    cookie, token = await opened(doors)
+    doors.grow_old()
+    # It reads what is old beside its answer; the session is ended before that is read.
+    await doors.submit(cookie=cookie, x_csrf_token=token)
+    await doors.call("DELETE", "/api/v1/session", cookie=cookie)
+    assert (await doors.submit(cookie=cookie, x_csrf_token=token)).status == 401
+
+
+async def test_requests_with_a_cookie_do_not_ask_the_store_each() -> None:
+    doors = Doors()
+    cookie, token = await opened(doors)
+    await doors.submit(cookie=cookie, x_csrf_token=token)
+    before = doors.store.session_scans
+    for _ in range(20):
+        assert (await doors.submit(cookie=cookie, x_csrf_token=token)).status == 201
+    assert doors.store.session_scans == before
+    for number in range(100):
+        await doors.submit(cookie=f"{COOKIE}={number:043}")
+    assert doors.store.session_scans <= before + 6, "nor do made up ones"
+
+
+@pytest.mark.parametrize("broken", [b"?", b"", b"\xc1\x02"])
+async def test_a_session_whose_record_was_damaged_is_over(broken: bytes) -> None:
+    doors = Doors()
+    cookie, _ = await opened(doors)
+    other, _ = await opened(doors)
+    record = next(each for each in await doors.store.scan("session") if each.name == name_of(cookie.partition("=")[2]))
+    await doors.store.put("session", record.name, broken)
+    doors.grow_stale()
+    assert (await doors.call("GET", "/api/v1/session", cookie=cookie)).json["key_needed"]
+    assert (await doors.call("GET", "/api/v1/session", cookie=other)).json["name"] == "test"
+
+
+async def test_a_key_that_opens_very_many_sessions_ends_its_oldest() -> None:
+    doors = Doors()
+    other, _ = await opened(doors, Role.READ)
+    made = await doors.key(Role.READ)
+    cookies = []
+    for _ in range(MOST_PER_KEY + 2):
+        doors.clock.advance(1_000_000)
+        cookies.append((await doors.log_in(made.text)).cookie)
+    doors.grow_stale()
+    assert len(await doors.store.scan("session")) == MOST_PER_KEY + 1
+    shown = [
+        (await doors.call("GET", "/api/v1/session", cookie=cookie)).json["key_needed"]
+        for cookie in (cookies[1], cookies[2], cookies[-1], other)
+    ]
+    assert shown == [True, False, False, False]
+
+
+async def test_logging_in_counts_against_the_limit_of_the_key() -> None:
+    doors = Doors(ServerSettings(rate_limit=1, rate_burst=2))
+    text = (await doors.key()).text
+    assert [(await doors.log_in(text)).status for _ in range(3)] == [201, 201, 429]
 
 
 async def test_a_page_learns_whether_it_must_ask_for_a_key() -> None:

@@ -14,24 +14,26 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.keys.service import Keyring
 from fairlead.core.errors import FairleadError, StoreUnavailable
 from fairlead.core.instant import Instant
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.engine import Engine, Submitted
-from fairlead.engine.keys import Keyring, Role
+from fairlead.core.tenancy import Role
+from fairlead.engine.engine import Submitted
+from fairlead.engine.runtime.clock import ManualClock
 from fairlead.server.app import build
-from fairlead.server.binding import Binding
-from fairlead.server.bodies import LARGE
-from fairlead.server.connection import Connection
-from fairlead.server.running import Server, open_server
+from fairlead.server.http.bodies import LARGE
+from fairlead.server.http.connection import Connection
+from fairlead.server.listeners import Binding
+from fairlead.server.server import Server, open_server
 from fairlead.server.settings import ServerSettings
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Receipt
-from tests.server.test_direct import HEAD, LAST, TASK, answers_in
-from tests.server.test_running import said_to
+from tests.server.test_fast_response import HEAD, LAST, TASK, answers_in
+from tests.server.test_server import said_to
 from tests.worker.building import eventually
 
 ROOT: Final = Path(__file__).parents[2]
@@ -40,7 +42,7 @@ JSON: Final = {"content-type": "application/json"}
 ABSENT: Final = "0" * 12 + "8" + "0" * 3 + "8" + "0" * 15
 
 
-class Noting(Engine):
+class Noting(AdminEngine):
     """An engine that notes how many submits come with each call for many; None is a call for one."""
 
     def __init__(self, store: MemoryStore | None = None, **settings: Any) -> None:
@@ -66,7 +68,9 @@ class Held(MemoryStore):
         self.free = asyncio.Event()
         self.broken: Exception | None = None
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         self.asked.set()
         await self.free.wait()
         if self.broken is not None:
@@ -76,7 +80,7 @@ class Held(MemoryStore):
 
 @contextlib.asynccontextmanager
 async def serving(
-    engine: Engine, settings: ServerSettings | None = None, **binding: Any
+    engine: AdminEngine, settings: ServerSettings | None = None, **binding: Any
 ) -> AsyncIterator[tuple[Server, httpx.AsyncClient]]:
     """A server that has read its keys, and a client of it."""
     limits = settings or ServerSettings(rate_limit=0)
@@ -93,10 +97,6 @@ async def serving(
 
 def connections_of(server: Server) -> list[Connection]:
     return [one for one in server._uvicorn.server_state.connections if isinstance(one, Connection)]
-
-
-def has_timer(connection: Connection) -> bool:
-    return connection.timeout_keep_alive_task is not None
 
 
 # What goes together
@@ -180,7 +180,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.server.test_together import JSON, PATH, TASK, Noting, serving
+from tests.server.test_submit_batcher import JSON, PATH, TASK, Noting, serving
 
 exporter = InMemorySpanExporter()
 provider = TracerProvider()
@@ -281,6 +281,25 @@ async def test_a_key_counts_for_what_it_is(roles: Sequence[Role]) -> None:
     assert (own.status_code, foreign.status_code) == ((403, 403) if Role.READ in roles else (201, 403))
     assert [task.spec.tenant for task in tasks] == (["acme"] if own.status_code == 201 else [])
     assert own.status_code == 403 or engine.calls == [1]
+
+
+async def test_a_queue_that_is_bound_to_a_tenant_is_so_on_the_short_way_too() -> None:
+    engine = Noting()
+    await engine.queues.change("line", tenant="acme")
+    ring = Keyring(engine)
+    keys = {tenant: (await ring.create("web", [Role.SUBMIT], tenant=tenant)).text for tenant in ("acme", "other", None)}
+    said: list[int] = []
+    async with serving(engine) as (_, client):
+        for tenant, key in keys.items():
+            headers = JSON | {"authorization": f"Bearer {key}"}
+            for named in ("acme", "other", None):
+                wish = {"task_type": "echo", "queue": "line", "tenant": named}
+                answer = await client.post(PATH, json=wish, headers=headers)
+                said.append(answer.status_code)
+                assert "acme" in (tenant, named) or answer.status_code < 400 or "acme" not in answer.json()["detail"]
+        tasks = await engine.find()
+    assert said == [201, 403, 201, 403, 422, 422, 201, 422, 201]
+    assert [task.spec.tenant for task in tasks] == ["acme"] * 4
 
 
 async def test_a_key_that_is_revoked_or_over_opens_nothing() -> None:
@@ -388,49 +407,3 @@ async def test_a_server_that_is_cut_off_hangs_up_on_those_who_wait() -> None:
         task.cancel()
         assert await saying == b""
         store.free.set()
-
-
-# Silences
-
-
-async def test_who_is_silent_for_too_long_is_hung_up_on_and_who_waits_for_an_answer_is_not() -> None:
-    store = Held()
-    async with serving(Noting(store)) as (server, _):
-        url = httpx.URL(server.url)
-        before = set(connections_of(server))
-        reader, writer = await asyncio.open_connection(url.host, url.port)
-        await eventually(lambda: len(connections_of(server)) > len(before), "the connection")
-        (connection,) = set(connections_of(server)) - before
-        connection.timeout_keep_alive_handler()
-        writer.write(HEAD + b"\r\n" + TASK)
-        await store.asked.wait()
-        connection.timeout_keep_alive = 0
-        connection.timeout_keep_alive_handler()
-        assert not connection.transport.is_closing()
-        connection.timeout_keep_alive = 60
-        store.free.set()
-        await reader.readuntil(b"}")
-        connection.timeout_keep_alive_handler()
-        assert not connection.transport.is_closing()
-        connection.timeout_keep_alive = 0
-        connection.timeout_keep_alive_handler()
-        await reader.read()
-        assert connection.transport.is_closing()
-        writer.close()
-
-
-async def test_a_websocket_has_no_timer_of_the_connection_that_it_was() -> None:
-    async with serving(Noting()) as (server, _):
-        url = httpx.URL(server.url)
-        before = set(connections_of(server))
-        reader, writer = await asyncio.open_connection(url.host, url.port)
-        await eventually(lambda: len(connections_of(server)) > len(before), "the connection")
-        (connection,) = set(connections_of(server)) - before
-        assert has_timer(connection)
-        writer.write(
-            b"GET /ws HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
-            b"sec-websocket-version: 13\r\nsec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
-        )
-        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 101 ")
-        assert not has_timer(connection)
-        writer.close()

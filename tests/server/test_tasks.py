@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.events import CancelConfirmed, Completed, Failed
 from fairlead.core.retry import Backoff
 from fairlead.core.settings import Settings
 from fairlead.core.task import Progress
-from fairlead.engine.engine import Engine
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Beat
 from tests.server.serving import BOOM, NOBODY, Service
@@ -73,6 +73,8 @@ async def test_a_submit_takes_every_field(service: Service) -> None:
         "attempts": 0,
         "retry_count": 0,
         "max_retries": 7,
+        "retry_policy": {"initial_seconds": 2.0, "factor": 3.0, "max_seconds": 60.0, "jitter": 0.0},
+        "retry_rules": [],
         "crash_count": 0,
         "max_crashes": 3,
         "timeout_seconds": 1.5,
@@ -260,7 +262,7 @@ async def test_a_wait_ends_with_the_task(service: Service) -> None:
 async def test_a_wait_sees_an_end_in_another_process(service: Service) -> None:
     task_id = (await service.submit())["task_id"]
     waiting = asyncio.create_task(service.show(task_id, wait=30))
-    other = Engine(service.engine.store, Settings(), clock=service.clock)
+    other = AdminEngine(service.engine.store, Settings(), clock=service.clock)
     await other.cancel(task_id)
     assert (await waiting)["status"] == "cancelled"
 
@@ -289,7 +291,8 @@ async def test_the_worker_of_an_executing_task_is_asked_to_stop_it(service: Serv
     assert answer == {"task_id": task_id, "status": "cancel_requested", "was_executing": True}
     assert (await service.show(task_id))["cancel_requested"] is True
     cancelling = asyncio.create_task(service.delete(f"/api/v1/tasks/{task_id}", wait=30))
-    await asyncio.sleep(0)
+    while not service.hub.endings._waiting:  # noqa: ASYNC110 - nothing tells that somebody waits
+        await asyncio.sleep(0)
     await service.settle(task, CancelConfirmed())
     assert await cancelling == {"task_id": task_id, "status": "cancelled", "was_executing": True}
 

@@ -12,13 +12,13 @@ import jsonschema_rs
 from starlette.routing import compile_path
 
 from fairlead.server.app import ENDPOINTS
-from fairlead.server.openapi import document, plain_path
+from fairlead.server.docs.openapi import document
 from fairlead.wire.problems import MEDIA_TYPE
 
 DOCUMENT = document(ENDPOINTS)
 """The whole API."""
 
-_ROUTES = [(endpoint.method, compile_path(endpoint.path)[0], plain_path(endpoint)) for endpoint in ENDPOINTS]
+_ROUTES = [(endpoint.method, compile_path(endpoint.path)[0], endpoint.plain_path) for endpoint in ENDPOINTS]
 
 
 class ValidatingTransport(httpx.AsyncBaseTransport):
@@ -67,7 +67,9 @@ def _validator(schema: str) -> jsonschema_rs.Validator:
 
 def _declared(method: str, path: str, status: int) -> Mapping[str, Any] | None:
     shared: Mapping[str, Any] = DOCUMENT["components"]["responses"]
-    paths = {plain for _, pattern, plain in _ROUTES if pattern.match(path)}
+    # A path without parameters goes before one with them.
+    matching = {plain for _, pattern, plain in _ROUTES if pattern.match(path)}
+    paths = matching & {path} or matching
     known = [plain for plain in paths if _method(method) in DOCUMENT["paths"][plain]]
     if not known:  # A path or a method that is none of ours.
         return shared[f"Problem{405 if paths else 404}"] if status in (404, 405) else None

@@ -29,7 +29,7 @@ ROLE = "fairlead"
 """An ordinary role that owns the test databases: no test runs as superuser unless it says so."""
 
 _UNPRIVILEGED = ("postgres", "nobody")
-_STARTS_WITHIN = 30.0
+_STARTS_WITHIN = 90.0
 _LOCALES = ("en_US.UTF-8", "en_US.utf8", "de_DE.UTF-8", "de_DE.utf8")
 
 

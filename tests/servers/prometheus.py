@@ -14,17 +14,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import pytest
-
-from tests.servers.packages import unpack
-
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead-tests"
+from tests.servers.packages import CACHE, missing, unpack
 
 
 @functools.cache
 def promtool() -> Path | None:
     """The program; None when there is none."""
-    for candidate in (os.environ.get("TEST_PROMTOOL"), shutil.which("promtool"), _CACHE / "promtool"):
+    for candidate in (os.environ.get("TEST_PROMTOOL"), shutil.which("promtool"), CACHE / "promtool"):
         if candidate and Path(candidate).exists():
             return Path(candidate)
     try:
@@ -37,10 +33,7 @@ def promtool_or_skip() -> Path:
     """The program; skips, or fails in CI, when there is none."""
     if found := promtool():
         return found
-    reason = "no promtool here: install Prometheus, put `promtool` on PATH, or name it in TEST_PROMTOOL"
-    if os.environ.get("CI", "").lower() in {"1", "true"}:
-        pytest.fail(reason)
-    pytest.skip(reason)
+    return missing("no promtool here: install Prometheus, put `promtool` on PATH, or name it in TEST_PROMTOOL")
 
 
 def _fetch() -> Path:
@@ -48,9 +41,9 @@ def _fetch() -> Path:
     with tempfile.TemporaryDirectory(prefix="fl-promtool-") as name:
         folder = Path(name)
         unpack(folder, folder / "package", "prometheus")
-        _CACHE.mkdir(parents=True, exist_ok=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
         # In one step: several test processes may fetch it at once.
-        with tempfile.NamedTemporaryFile(dir=_CACHE, delete=False) as fetched:
+        with tempfile.NamedTemporaryFile(dir=CACHE, delete=False) as fetched:
             fetched.write((folder / "package/usr/bin/promtool").read_bytes())
         Path(fetched.name).chmod(0o755)
-        return Path(fetched.name).rename(_CACHE / "promtool")
+        return Path(fetched.name).rename(CACHE / "promtool")

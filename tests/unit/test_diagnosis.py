@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fairlead.core.diagnosis import (
+from fairlead.core.errors import StoreUnavailable
+from fairlead.core.health.diagnosis import (
     JOURNAL,
     POSTGRES_OFF,
     POSTGRES_ON,
@@ -27,15 +28,14 @@ from fairlead.core.diagnosis import (
     clock_offset,
     overdue,
 )
-from fairlead.core.errors import StoreUnavailable
 from fairlead.core.instant import SECOND
-from fairlead.storage.journal import examining as journal
-from fairlead.storage.postgres import examining as postgres
-from fairlead.storage.postgres.address import parse
-from fairlead.storage.redis import judging as redis
-from fairlead.storage.redis.address import parse_address
-from fairlead.storage.redis.examining import is_known, should_expire
-from fairlead.storage.sqlite import examining as sqlite
+from fairlead.storage.journal import health as journal
+from fairlead.storage.postgres import health as postgres
+from fairlead.storage.postgres.url import parse
+from fairlead.storage.redis import health as redis
+from fairlead.storage.redis.health_facts import is_known, should_expire
+from fairlead.storage.redis.url import parse_address
+from fairlead.storage.sqlite import health as sqlite
 
 GUARANTEES = Path(__file__).parents[2] / "docs/explanation/guarantees.md"
 
@@ -159,7 +159,15 @@ def test_replicas_that_submits_wait_for_and_that_are_not_there() -> None:
 
 
 def test_keys_are_ours_anothers_or_strange() -> None:
-    ours = [b"{fl}slots", b"{fl}rworker", b"{fl}feed", b"{fl:7}e", b"{fl:7}t0123456789abcdef", b"{fl:7}bmail"]
+    ours = [
+        b"{fl}slots",
+        b"{fl}mark",
+        b"{fl}rworker",
+        b"{fl}feed",
+        b"{fl:7}e",
+        b"{fl:7}t0123456789abcdef",
+        b"{fl:7}bmail",
+    ]
     others = [b"{fl:x:7}z", b"{fl:x}what", b"flat"]
     assert all(is_known(key, "fl") for key in ours + others)
     assert not any(is_known(key, "fl") for key in (b"{fl}else", b"{fl:7}z", b"{fl:7}ee", b"{fl:7}t", b"{fl}"))
@@ -226,9 +234,7 @@ def test_sqlite(tmp_path: Path) -> None:
         assert (examination.tier, said) == (tier, found)
 
 
-def test_the_file_and_its_disk() -> None:
-    assert sqlite.writable(0o100644).level is Level.GREEN
-    assert sqlite.writable(0o100666).level is Level.YELLOW
+def test_the_disk_of_a_file() -> None:
     levels = [sqlite.disk(free).level for free in (2**31, 2**29, 2**20)]
     assert levels == [Level.GREEN, Level.YELLOW, Level.RED]
 

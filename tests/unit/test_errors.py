@@ -50,7 +50,7 @@ def test_what_a_store_cannot_do_is_a_store_error(name: str) -> None:
         (PayloadTooLarge("result", 2_000, 1_000), ["result", "2,000", "1,000", "pass a reference"]),
         (QueueFull("mail", 5_000, 4_000), ["'mail'", "5,000", "4,000", "submit later"]),
         (TaskNotFound("abc"), ["abc", "retention"]),
-        (WorkerNotFound("abc"), ["abc", "join again"]),
+        (WorkerNotFound("abc"), ["abc", "register again"]),
         (WrongState("abc", "queued", "replay", ("failed", "cancelled")), ["abc", "queued", "failed or cancelled"]),
         (WrongState("abc", "queued", "replay", ()), ["no state"]),
         (LeaseLost("abc"), ["abc", "drop this attempt"]),
@@ -76,7 +76,7 @@ def test_a_handler_may_say_when_to_try_again() -> None:
     assert str(Reject("no such customer")) == "no such customer"
 
 
-@pytest.mark.parametrize("after", [-1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("after", [-1.0, float("inf"), float("nan"), 1e300, 2**70, 101 * 366 * 86_400, "5", True])
 def test_but_not_a_time_that_never_comes(after: float) -> None:
-    with pytest.raises(ValueError, match="use seconds, 0 or more"):
+    with pytest.raises(InvalidSettings, match=r"Retry after .*; use "):
         Retry(after=after)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fairlead
 from fairlead.core.instant import DAY, HOUR, LATEST, MILLISECOND, MINUTE, SECOND, seconds, span
 
 
@@ -33,3 +37,21 @@ def test_a_span_of_months_survives_the_way_through_seconds(at: int) -> None:
 def test_every_instant_is_exact_as_a_double() -> None:
     assert int(float(LATEST)) == LATEST
     assert int(float(LATEST - 1)) == LATEST - 1
+
+
+def test_only_what_has_been_validated_becomes_a_span_unchecked() -> None:
+    """What a user says comes in by `validation.span_of`; what a server or a configuration says is known to be right."""
+    package = Path(fairlead.__file__).parent
+    imports = re.compile(r"^from fairlead\.core\.instant import [^\n]*\bspan\b", re.MULTILINE)
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if imports.search(path.read_text())}
+    assert found == {
+        "client/worker_protocol.py",
+        "client/source.py",
+        "app/config.py",
+        "server/worker_protocol/results.py",
+        "server/worker_protocol/routes.py",
+        "admin/autoscale/api.py",
+        "admin/stats/api.py",
+        "wire/task_shown.py",
+        "worker/keeper/lease_renewal.py",
+    }

@@ -24,15 +24,16 @@ from fairlead.core.events import (
     Prioritized,
     Purged,
     Replayed,
+    Returned,
     TimedOut,
 )
-from fairlead.core.history import HISTORY_LIMIT
 from fairlead.core.instant import AT_ONCE, DAY, HOUR, LATEST, MINUTE, SECOND
 from fairlead.core.lifecycle import decide, settlement
 from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.settings import Retention, Rules
+from fairlead.core.status import LEASE_IN_DOUBT
 from fairlead.core.task import After, Entry, Failure, OnFailure, Priority, Progress, Reason, State, Status, Task
-from fairlead.core.transitions import REMOVED, TRANSITIONS
+from fairlead.core.transitions import HISTORY_LIMIT, REMOVED, TRANSITIONS
 from tests.unit.building import (
     BOOM,
     NOW,
@@ -55,6 +56,7 @@ ONE_OF_EACH: list[Event] = [
     TimedOut(),
     Crashed(BOOM),
     HandedBack(),
+    Returned(),
     CancelConfirmed(),
     AlarmRang(),
     CancelAsked(),
@@ -333,6 +335,39 @@ class TestLostWorkers:
         assert status.state is State.SCHEDULED
         assert status.crashes == 3
 
+    def test_an_attempt_out_of_time_by_a_clock_that_may_have_been_set_spends_no_crash(self) -> None:
+        task = out_of_time(executing(spec=a_spec(max_crashes=0)))
+        started_at = task.status.started_at or 0
+        status = after(task, AlarmRang(watched_from=started_at + 1))
+
+        assert (status.state, status.crashes, status.retries) == (State.QUEUED, 0, 0)
+        assert status.reason is Reason.HANDED_BACK
+        assert status.ready_at == task.status.ready_at
+        assert status.failure is not None
+        assert status.failure.type == LEASE_IN_DOUBT
+
+    def test_it_does_if_the_clock_was_watched_all_along(self) -> None:
+        task = out_of_time(executing())
+        assert after(task, AlarmRang(watched_from=task.status.started_at or 0)).crashes == 1
+        assert after(task, AlarmRang()).crashes == 1
+
+    def test_it_does_if_it_was_never_renewed_or_its_time_is_not_over(self) -> None:
+        """Who was heard of no more for a whole lease is gone, whatever the clock did."""
+        ever = AlarmRang(watched_from=LATEST)
+        unheard = out_of_time(executing())
+        assert after(Task(unheard.spec, replace(unheard.status, beats=0)), ever).crashes == 1
+        assert after(claimed(a_task(), NOW), ever).crashes == 1
+
+    def test_it_does_the_second_time(self) -> None:
+        """Or a task that hangs would never be given up where each sweeper is new."""
+        once = after(out_of_time(executing()), AlarmRang(watched_from=LATEST))
+        again = out_of_time(claimed(Task(a_spec(), once), NOW))
+        assert after(again, AlarmRang(watched_from=LATEST)).crashes == 1
+
+    def test_what_was_to_be_cancelled_is_cancelled(self) -> None:
+        status = after(out_of_time(executing(cancel_asked=True)), AlarmRang(watched_from=LATEST))
+        assert status.state is State.CANCELLED
+
     @given(st.integers(0, 5))
     def test_a_task_that_loses_every_worker_ends_as_a_crash_loop(self, max_crashes: int) -> None:
         task, now, attempts = a_task(spec=a_spec(max_crashes=max_crashes)), NOW, 0
@@ -398,6 +433,15 @@ class TestHandBack:
 
         assert status.state is State.SCHEDULED
         assert status.ready_at == status.alarm == LATER + MINUTE
+
+    def test_a_claim_that_is_undone_leaves_the_task_as_it_was(self) -> None:
+        task = executing(ready_at=NOW - HOUR, attempts=3, retries=1, crashes=2, failure=BOOM)
+        status = after(task, Returned())
+
+        assert (status.state, status.ready_at, status.alarm, status.lease) == (State.QUEUED, NOW - HOUR, None, None)
+        assert (status.attempts, status.retries, status.crashes) == (2, 1, 2)
+        assert (status.failure, status.reason, status.history) == (BOOM, task.status.reason, task.status.history)
+        assert status.version == task.status.version + 1
 
     def test_the_next_attempt_starts_afresh(self) -> None:
         status = after(executing(progress=Progress(percent=50.0)), HandedBack())
@@ -624,6 +668,14 @@ class TestATaskThatWaitedForOthers:
         cancelled = Task(task.spec, after(task, CancelAsked()))
         stands = after(cancelled, Replayed())
         assert (stands.state, stands.pending, stands.unmet) == (State.QUEUED, 0, 0)
+
+
+def out_of_time(task: Task) -> Task:
+    """An executing task whose lease was renewed until the time of the attempt was over."""
+    status = task.status
+    assert status.lease is not None
+    end = (status.started_at or 0) + status.timeout + 10 * SECOND
+    return Task(task.spec, replace(status, beats=3, alarm=end, lease=replace(status.lease, until=end)))
 
 
 def a_dependent(on_failure: OnFailure = OnFailure.CANCEL, **changes: Any) -> Task:

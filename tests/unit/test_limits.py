@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import InvalidSettings, InvalidTask
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND, Instant
-from fairlead.core.limits import NEVER, NO_LIMITS, Limit, Limits, Meter, Pace, Rate, after_start, opens_at
-from fairlead.core.queue import QueueSettings
+from fairlead.core.queues.limits import NEVER, NO_LIMITS, Limit, Limits, Meter, Pace, Rate, after_start, opens_at
+from fairlead.core.queues.queue import QueueSettings
 
 rates = st.builds(Rate, st.integers(1, 300), st.sampled_from([SECOND, MINUTE, HOUR]))
 

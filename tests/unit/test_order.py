@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND, Instant, Span
-from fairlead.core.order import (
+from fairlead.core.queues.order import (
     HeadStart,
     Line,
     Policy,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant
-from fairlead.core.order import HeadStart, Policy, Promote, Strict, Table, Weighted, effective_priority, serve
-from fairlead.core.outlook import (
+from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Table, Weighted, effective_priority, serve
+from fairlead.core.queues.promotion import (
     Place,
     drawn_share,
     next_promotion,

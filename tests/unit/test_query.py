@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fairlead.core.errors import QueryError
-from fairlead.core.fingerprint import fingerprint_of
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND
-from fairlead.core.query import FIELDS, Ago, At, Kind, Number, Query, Term, Within, Word
-from fairlead.core.query_match import admits
-from fairlead.core.query_text import parse_query
+from fairlead.core.query.match import admits
+from fairlead.core.query.parser import parse_query
+from fairlead.core.query.query import FIELDS, Ago, At, Kind, Number, Query, Term, Within, Word
 from fairlead.core.task import Failure, Lease, Priority, State, Task
+from fairlead.core.text.error_fingerprint import fingerprint_of
 from fairlead.testing.builders import NOW, a_task, a_token
 
 TIMEOUT = Failure(type="TimeoutError", message="no answer from smtp-7 within 30 s")
@@ -236,6 +236,14 @@ def test_a_query_is_bounded() -> None:
     for query in ("a" * 5_000, "queue:" + ",".join(map(str, range(700)))):
         with pytest.raises(QueryError, match=r"characters long|more than 500"):
             parse_query(query)
+
+
+@pytest.mark.parametrize("query", ["x{}", "-x{}", "params.m:x{}*", "params.m:>{}", "attempts:{}..99", "tag:x{}*"])
+def test_what_has_to_be_tried_one_after_the_other_is_bounded_further(query: str) -> None:
+    many = [query.format(number) for number in range(51)]
+    assert len(parse_query(" ".join(many[:50])).terms) >= 1
+    with pytest.raises(QueryError, match="more than 50 values with a star, comparisons and free texts; split it"):
+        parse_query(" ".join(many))
 
 
 names = st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=12)

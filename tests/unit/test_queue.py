@@ -10,8 +10,9 @@ import pytest
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LONGEST, MINUTE, SECOND
-from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
-from fairlead.core.queue import UNBOUNDED, QueueSettings, effective
+from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
+from fairlead.core.queues.queue import UNBOUNDED, QueueOptions, QueueSettings, changed, effective
+from fairlead.core.queues.setting_fields import settings_in
 from fairlead.core.retry import Backoff
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept
@@ -89,3 +90,25 @@ def test_settings_that_are_written_and_read_are_the_same() -> None:
     queue = QueueSettings(paused=True, bound=3, order=Weighted(), priority=Priority.HIGH, backoff=Backoff())
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(queue), type=QueueSettings) == queue
     assert msgspec.msgpack.encode(QueueSettings()) == msgspec.msgpack.encode({})
+
+
+def test_every_setting_can_be_said_and_nothing_else() -> None:
+    assert QueueOptions.__annotations__.keys() == settings_in(QueueSettings).keys()
+    assert settings_in(QueueSettings).keys() == set(QueueSettings.__struct_fields__) - {"paused"}
+
+
+def test_what_is_said_is_kept_in_the_units_of_the_store() -> None:
+    own = changed(QueueSettings(), {"timeout": 1.5, "priority": "low", "rate": "10/s", "type_rate": {"send": "1/m"}})
+    assert (own.timeout, own.priority) == (1_500_000, Priority.LOW)
+    assert (str(own.rate), str(own.type_rate["send"])) == ("10/s", "1/m")
+
+
+def test_types_that_are_not_named_stay_as_they_are() -> None:
+    own = changed(QueueSettings(type_running={"a": 1, "b": 2}), {"type_running": {"a": None, "c": 3}})
+    assert own.type_running == {"b": 2, "c": 3}
+    assert changed(own, {"type_running": None}).type_running == {}
+
+
+def test_an_unknown_option_is_named_beside_those_there_are() -> None:
+    with pytest.raises(InvalidSettings, match="option 'ratee' of a queue is unknown; the options are backoff, bound"):
+        changed(QueueSettings(), {"ratee": "1/s"})  # type: ignore[typeddict-unknown-key]

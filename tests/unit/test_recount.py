@@ -14,12 +14,12 @@ from fairlead.core.events import (
     Prioritized,
     Replayed,
 )
-from fairlead.core.explanation import Cause, CauseCode
+from fairlead.core.explain.attempt_story import recount
+from fairlead.core.explain.explanation import Cause, CauseCode
 from fairlead.core.instant import MINUTE, SECOND, Instant
 from fairlead.core.lifecycle import decide
-from fairlead.core.order import Promote
-from fairlead.core.outlook import steady_table
-from fairlead.core.recount import recount
+from fairlead.core.queues.order import Promote
+from fairlead.core.queues.promotion import steady_table
 from fairlead.core.task import Priority, State, Task
 from tests.unit.building import BOOM, NOW, RULES, a_lease, a_spec, a_task
 
@@ -106,7 +106,7 @@ def test_a_retry_is_told_with_what_it_came_after() -> None:
     life.then(AlarmRang(), due).claim(due + 4 * SECOND, "v").then(Completed(None), due + 5 * SECOND)
     first, failed, second, ended = life.told()
     assert failed.code == CauseCode.ATTEMPT_ENDED
-    assert failed.text == "attempt 1 failed (Boom: it went boom) after 1s, and the task was put off for a while"
+    assert failed.text == "attempt 1 failed (Boom: it went boom) after 1s, and the task was scheduled for a retry"
     assert failed.data["error"] == "Boom" and failed.data["status"] == "scheduled"
     assert second.data["waited_seconds"] == 4.0 and second.data["worker"] == "v"
     assert second.text.endswith("because attempt 1 failed (Boom: it went boom)")
@@ -161,4 +161,4 @@ def test_of_a_very_long_past_the_end_is_told() -> None:
         life.claim(NOW + at * SECOND).then(HandedBack(), NOW + at * SECOND)
     causes = life.told()
     assert causes[0].data["attempt"] == 9 and causes[0].data["waited_seconds"] is None
-    assert "of what came before it nothing is kept" in causes[0].text
+    assert "its earlier history is no longer kept" in causes[0].text

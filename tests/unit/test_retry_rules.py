@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -135,18 +136,32 @@ class TestRulesThatMakeNoSense:
             ({"": REJECT}, "''"),
             ({"a\nb": REJECT}, "name of its type"),
             ({"x" * 201: REJECT}, "200"),
-            ({"A": RetryRule(max_retries=-1)}, "'A' has max_retries -1"),
+            ({"A": Backoff()}, "of 'A', which is not a RetryRule"),
             ({"A": RetryRule(max_retries=1, reject=True)}, "'A' rejects"),
             ({"*": REJECT, "A": REJECT}, "put it last"),
             ({f"E{n}": REJECT for n in range(51)}, "50 is the most"),
         ],
     )
     def test_are_refused_by_name(self, rules: RetryRules, said: str) -> None:
-        with pytest.raises(InvalidSettings, match=said.replace("*", r"\*")):
+        with pytest.raises(InvalidTask, match=said.replace("*", r"\*")):
             check_rules(rules)
         with pytest.raises(InvalidTask) as refused:
             accept(Submission(type="a", retry_rules=rules), TaskId("id"), NOW, Settings())
         assert refused.value.field == "retry_rules"
+
+    @pytest.mark.parametrize(
+        ("rule", "said"),
+        [
+            ({"max_retries": -1}, "max_retries -1 is out of range; use 0 to 10,000"),
+            ({"max_retries": True}, "max_retries True is not a whole number"),
+            ({"max_retries": 2.5}, "max_retries 2.5 is not a whole number"),
+            ({"backoff": 5}, "backoff 5 is not a Backoff; write Backoff"),
+            ({"reject": "yes"}, "reject 'yes' is neither true nor false"),
+        ],
+    )
+    def test_a_rule_that_makes_no_sense_is_refused_where_it_is_made(self, rule: dict[str, Any], said: str) -> None:
+        with pytest.raises(InvalidSettings, match=said):
+            RetryRule(**rule)
 
 
 def test_a_task_without_rules_stores_nothing_for_them() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.core.errors import InvalidSettings
+from fairlead.core.health.autoscale import Load, advise
 from fairlead.core.instant import MINUTE, SECOND
-from fairlead.core.scaling import Load, advise
 
 COUNTS = st.integers(0, 10_000)
 LOADS = st.builds(
@@ -82,5 +82,5 @@ def test_there_is_somebody_exactly_if_there_is_something_to_do(load: Load) -> No
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(InvalidSettings, match="within 0 s"):
         advise(Load(), within=0)
-    with pytest.raises(InvalidSettings, match="capacity of 0"):
+    with pytest.raises(InvalidSettings, match="capacity 0 is out of range"):
         advise(Load(), capacity=0)

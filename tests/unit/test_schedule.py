@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairlead.core.errors import InvalidSchedule, InvalidTask
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND, Instant
-from fairlead.core.schedule import (
+from fairlead.core.schedules.schedule import (
     ON_TIME,
     TAKEN_OVER_AFTER,
     Decision,
@@ -79,6 +79,37 @@ def test_late_is_not_missed_when_it_recurs_more_often_than_anyone_looks() -> Non
     for missed in Missed:
         decision = decide(T0 + 3 * SECOND, cron="every second", missed=missed)
         assert decision.times == tuple(T0 + step * SECOND for step in range(4))
+
+
+@pytest.mark.parametrize(("missed", "count"), [(Missed.SKIP, 1), (Missed.RUN_ONCE, 1), (Missed.RUN_ALL, 5)])
+@pytest.mark.parametrize("away", [ON_TIME + SECOND, 10 * MINUTE, 30 * DAY])
+def test_after_an_outage_the_last_half_minute_is_treated_as_the_schedule_says_too(
+    missed: Missed, count: int, away: int
+) -> None:
+    now = T0 + away
+    decision = decide(now, cron="every second", missed=missed, missed_cap=5)
+    assert decision == Decision(tuple(now - step * SECOND for step in reversed(range(count))), now + SECOND)
+
+
+@pytest.mark.parametrize("missed", list(Missed))
+def test_as_long_as_none_is_late_nobody_was_away(missed: Missed) -> None:
+    decision = decide(T0 + ON_TIME, cron="every second", missed=missed, missed_cap=5)
+    assert decision.times == tuple(T0 + step * SECOND for step in range(31))
+
+
+@pytest.mark.parametrize("missed", list(Missed))
+def test_what_waits_for_the_jitter_of_the_one_before_is_not_late(missed: Missed) -> None:
+    schedule = a_schedule(cron="every 10 seconds", jitter=2 * MINUTE, missed=missed, missed_cap=1)
+    next_at: Instant | None = T0
+    seen: list[Instant] = []
+    for now in range(T0, T0 + HOUR, SECOND):
+        decision = fires(schedule, ScheduleStatus(next_at=next_at), now)
+        seen, next_at = [*seen, *decision.times], decision.next_at
+    assert seen == [T0 + step * 10 * SECOND for step in range(len(seen))]
+    assert len(seen) > 340
+
+    decision = fires(schedule, ScheduleStatus(next_at=T0), T0 + HOUR)
+    assert len(decision.times) == 1, "after an outage it is as the schedule says"
 
 
 def test_a_month_of_missed_seconds_is_decided_at_once() -> None:

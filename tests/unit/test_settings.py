@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import DAY, HOUR, SECOND
-from fairlead.core.order import Promote
+from fairlead.core.queues.order import Promote
 from fairlead.core.settings import Defaults, Retention, Settings
 from fairlead.core.task import ENDED, Priority, State
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidTask
+from fairlead.core.instant import LATEST
 from fairlead.core.task import ENDED, WAITING, Lane, Priority, Spec, State, Status, Task
 from tests.unit.building import a_spec, a_task, tasks
 
@@ -59,3 +61,18 @@ def test_a_task_waits_in_the_lane_of_its_queue_type_capabilities_and_present_pri
 def test_spec_and_status_survive_encoding(task: Task) -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(task.spec), type=Spec) == task.spec
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(task.status), type=Status) == task.status
+
+
+@pytest.mark.parametrize("moment", [LATEST + 1, 2**62, -1])
+@pytest.mark.parametrize(
+    ("what", "field"),
+    [("spec", "created_at"), ("spec", "key_until"), ("status", "ready_at"), ("status", "alarm"),
+     ("status", "started_at"), ("status", "ended_at")],
+)  # fmt: skip
+def test_a_moment_that_there_is_not_cannot_be_decoded(what: str, field: str, moment: int) -> None:
+    """One wrong bit can make it, and no listing could show it."""
+    value = getattr(a_task(), what)
+    decode = msgspec.msgpack.Decoder(type(value)).decode
+    assert decode(msgspec.msgpack.encode(replace(value, **{field: LATEST})))
+    with pytest.raises(msgspec.ValidationError):
+        decode(msgspec.msgpack.encode(replace(value, **{field: moment})))

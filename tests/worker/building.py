@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import AlarmRang
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MILLISECOND, SECOND, span
@@ -18,13 +19,12 @@ from fairlead.core.retry import Backoff
 from fairlead.core.settings import Defaults, Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Reason, State, Task
-from fairlead.engine.engine import Engine
-from fairlead.engine.observe import Happening, Occurrence
+from fairlead.engine.events.observers import Happening, Occurrence
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Change, Seen, Verdict
 from fairlead.worker.handlers import Handler, Handlers
-from fairlead.worker.keeper import Keeper, ThreadKeeper
+from fairlead.worker.keeper.keeper import Keeper, ThreadKeeper
 from fairlead.worker.source import EngineSource
 from fairlead.worker.worker import Worker, WorkerSettings
 
@@ -55,7 +55,7 @@ class Crew:
     def __init__(self, settings: Settings = SETTINGS, store: Store | None = None) -> None:
         self.store = store or MemoryStore()
         self.occurrences: list[Occurrence] = []
-        self.engine = Engine(self.store, settings, observers=[self.occurrences.append])
+        self.engine = AdminEngine(self.store, settings, observers=[self.occurrences.append])
         self.handlers = Handlers()
 
     def handle(self, function: Callable[..., Any], **options: Any) -> None:
@@ -65,13 +65,13 @@ class Crew:
     def worker(self, keeper: Keeper | None = None, **settings: Any) -> Worker:
         source = EngineSource(self.engine, WorkerId("worker-1"), ["default"], [], self.handlers.types)
         # The keeper's thread needs an engine that never suspends.
-        keeping = keeper or ThreadKeeper(Engine(self.store, self.engine.settings, batching=False))
+        keeping = keeper or ThreadKeeper(AdminEngine(self.store, self.engine.settings, batching=False))
         return Worker(source, self.handlers, keeping, WorkerSettings(**settings))
 
     @asynccontextmanager
-    async def working(self, **settings: Any) -> AsyncIterator[Worker]:
+    async def working(self, keeper: Keeper | None = None, **settings: Any) -> AsyncIterator[Worker]:
         """A worker that works, and leaves at the end."""
-        worker = self.worker(**settings)
+        worker = self.worker(keeper, **settings)
         running = asyncio.create_task(worker.run())
         try:
             yield worker

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
 import os
+import signal
 import sys
+import threading
 import time
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from fairlead import Reject, Retry, current_task
 
@@ -52,6 +58,14 @@ def spin(note: str) -> None:
         pass
 
 
+def hang() -> None:
+    time.sleep(600)
+
+
+async def hang_async() -> None:
+    await asyncio.Event().wait()
+
+
 def report(until: str) -> str:
     """Say how far it is, and go on when a file is there."""
     current_task().progress(42, "half way")
@@ -60,6 +74,36 @@ def report(until: str) -> str:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return "seen"
+
+
+class Said(str):
+    """A text as a library may have its own."""
+
+    __slots__ = ()
+
+
+NO_PROGRESS: list[tuple[Any, Any]] = [
+    *((percent, "") for percent in (None, "5", b"5", [5], 1j, -1, 101, float("nan"), 10**400, object)),
+    *((50, message) for message in (None, 5, b"bytes", bytearray(b"b"), ["a"], ("a",), {"a"}, object)),
+]
+"""What says nothing of how far an attempt is."""
+
+
+def report_oddly(until: str) -> list[str]:
+    """Say how far it is, then in every wrong way, and go on when a file is there; what the wrong ways came to."""
+    percent: Any = Fraction(42)
+    current_task().progress(percent, Said("half way"))
+    refused = []
+    for percent, message in NO_PROGRESS:
+        try:
+            current_task().progress(percent, message)
+        except ValueError as error:
+            refused.append(str(error))
+    deadline = time.monotonic() + 60
+    while not Path(until).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return refused
 
 
 def reject() -> None:
@@ -89,3 +133,68 @@ def write(path: Path, text: str) -> None:
     whole = path.with_suffix(".part")
     whole.write_text(text)
     whole.rename(path)
+
+
+def fork_and_return() -> str:
+    """Have a child that falls out of the handler, with a result of its own."""
+    return "child" if os.fork() == 0 else "parent"
+
+
+def fork_and_babble() -> str:
+    """Leave a child behind that says things which look like answers, over whatever is open there."""
+    if os.fork() == 0:
+        time.sleep(0.2)
+        babble()
+        os._exit(0)
+    return "parent"
+
+
+def babble() -> str:
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"\0" * 100)
+    time.sleep(0.1)
+    return "babbled"
+
+
+def promise_much() -> None:
+    """Announce a message of four gigabytes."""
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"\xff" * 20)
+    time.sleep(0.1)
+
+
+def close_everything() -> None:
+    os.closerange(3, 4_096)
+
+
+def leave_a_child_and_die() -> None:
+    """Leave a child behind that holds what this process has open, and be killed."""
+    if os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def report_late(until: str) -> str:
+    """Leave a thread behind that reports progress of a task that is over."""
+    context = current_task()
+
+    def late() -> None:
+        while not Path(until).exists():
+            context.progress(99, "of the former task")
+            time.sleep(0.01)
+
+    threading.Thread(target=late, daemon=True).start()
+    return "done"
+
+
+def wait_for(until: str) -> str:
+    while not Path(until).exists():
+        time.sleep(0.01)
+    return "waited"
+
+
+def exit_with_words() -> None:
+    sys.exit("the settings are missing")

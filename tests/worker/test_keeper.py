@@ -13,17 +13,17 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.task import State, Task
-from fairlead.engine.engine import Engine
 from fairlead.storage.memory import MemoryStore
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from fairlead.storage.values import Pulse
-from fairlead.worker.beating import Beater
-from fairlead.worker.keeper import Keeper, ProcessKeeper, ThreadKeeper
-from fairlead.worker.keeping import Ward, doze, forget, frame, is_stopped
+from fairlead.worker.keeper.keeper import Keeper, ProcessKeeper, ThreadKeeper
+from fairlead.worker.keeper.lease_renewal import Beater
+from fairlead.worker.keeper.process import Ward, doze, forget, frame, is_stopped
 from tests.e2e.processes import command_of
 from tests.worker.building import PATIENCE, SETTINGS, Crew, eventually
 
@@ -59,7 +59,7 @@ async def keep_and_tell(crew: Crew, keeper: Keeper) -> None:
 
 
 async def test_a_thread_keeps_leases(crew: Crew) -> None:
-    await keep_and_tell(crew, ThreadKeeper(Engine(crew.store, SETTINGS, batching=False)))
+    await keep_and_tell(crew, ThreadKeeper(AdminEngine(crew.store, SETTINGS, batching=False)))
 
 
 async def test_a_process_keeps_leases(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_worker_without_a_keeper_takes_no_tasks_and_can_still_be_asked_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task that nobody keeps would be lost, taken again, and lost again, until its crash budget is spent."""
-    monkeypatch.setattr("fairlead.worker.keeper.PROGRAM", "raise SystemExit(1)")
+    monkeypatch.setattr("fairlead.worker.keeper.keeper.PROGRAM", "raise SystemExit(1)")
     crew = Crew()
 
     async def work() -> None: ...
@@ -100,7 +100,7 @@ async def test_a_keeper_is_asked_before_every_claim_whether_leases_can_be_kept(c
 
     crew.handle(work)
     first, second = await crew.submit("work"), await crew.submit("work")
-    worker = crew.worker(keeper=Hesitant(Engine(crew.store, SETTINGS, batching=False)), concurrency=1)
+    worker = crew.worker(keeper=Hesitant(AdminEngine(crew.store, SETTINGS, batching=False)), concurrency=1)
     running = asyncio.create_task(worker.run())
     try:
         await crew.until_ended(first)
@@ -151,7 +151,7 @@ async def keeper_process() -> int:
 
     def look() -> bool:
         children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-        found[:] = [int(child) for child in children if b"fairlead.worker.keeping" in command_of(int(child))]
+        found[:] = [int(child) for child in children if b"fairlead.worker.keeper.process" in command_of(int(child))]
         return len(found) == 1
 
     await eventually(look)
@@ -162,7 +162,7 @@ async def keeper_process() -> int:
 async def test_a_keeper_opens_its_store_for_what_is_held_and_is_small_again_when_nothing_was_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead.worker.keeper.REST", 0.5)
+    monkeypatch.setattr("fairlead.worker.keeper.keeper.REST", 0.5)
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     store = await open_store(url)
     crew = Crew(LONG, store)
@@ -192,6 +192,23 @@ async def test_a_keeper_of_short_leases_opens_its_store_before_any_is_taken(tmp_
     try:
         await keeper.ready()
         assert has_woken(await keeper_process())
+    finally:
+        await keeper.close()
+
+
+async def test_a_keeper_that_never_could_open_its_store_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that waits for it takes nothing: without a word nobody would know why."""
+    way = tmp_path / "way"
+    failures: list[int] = []
+    keeper = ProcessKeeper(f"sqlite:///{way / 'tasks.db'}", SETTINGS)
+    await keeper.start(lambda task_id, pulse: None, failures.append)
+    try:
+        await eventually(lambda: len(failures) > 1)
+        assert caplog.text.count("cannot open the store; claiming no tasks until it can") == 1
+        way.mkdir()
+        await asyncio.wait_for(keeper.ready(), PATIENCE)
     finally:
         await keeper.close()
 
@@ -265,7 +282,7 @@ async def test_dropping_an_old_lease_leaves_a_newer_one_alone() -> None:
 
     held = {newer.id: newer.status.lease.token}
     forget(held, {former.id: former.status.lease.token})
-    Beater(Engine(store, SETTINGS, batching=False), held).beat()
+    Beater(AdminEngine(store, SETTINGS, batching=False), held).beat()
 
     assert (await crew.engine.get(newer.id)).status.beats == newer.status.beats + 1
 
@@ -273,12 +290,31 @@ async def test_dropping_an_old_lease_leaves_a_newer_one_alone() -> None:
 async def test_a_lease_that_is_lost_is_told_once_and_never_asked_for_again(crew: Crew) -> None:
     task = await claimed(crew)
     assert task.status.lease is not None
-    beater = Beater(Engine(crew.store, SETTINGS, batching=False), {task.id: task.status.lease.token})
+    beater = Beater(AdminEngine(crew.store, SETTINGS, batching=False), {task.id: task.status.lease.token})
     await crew.lose_lease(task)
 
     assert beater.beat() == {task.id: Pulse.LOST}
     assert beater.beat() == {}
     assert (await crew.engine.get(task.id)).state is State.SCHEDULED
+
+
+async def test_each_of_several_tasks_of_one_claim_is_told_to_stop(crew: Crew) -> None:
+    for _ in range(3):
+        await crew.submit("work")
+    tasks = await crew.engine.claim(WorkerId("worker-1"), ["default"], limit=3)
+    beater = Beater(
+        AdminEngine(crew.store, SETTINGS, batching=False),
+        {task.id: task.status.lease.token for task in tasks if task.status.lease},
+    )
+    first, second, third = (task.id for task in tasks)
+
+    await crew.engine.cancel(first)
+    assert beater.look() == {first: Pulse.CANCEL}
+    for task_id in (second, third):
+        await crew.engine.cancel(task_id)
+
+    assert beater.look() == {second: Pulse.CANCEL, third: Pulse.CANCEL}
+    assert beater.beat() == {}
 
 
 async def test_messages_arrive_whole_however_they_are_cut() -> None:
@@ -328,7 +364,7 @@ async def test_heartbeats_that_do_not_arrive_are_counted(crew: Crew) -> None:
             raise StoreUnavailable("gone")
 
     failures: list[int] = []
-    keeper = ThreadKeeper(Engine(Unreachable(), SETTINGS, batching=False))
+    keeper = ThreadKeeper(AdminEngine(Unreachable(), SETTINGS, batching=False))
     await keeper.start(lambda task_id, pulse: None, failures.append)
     try:
         keeper.hold([await claimed(crew)])

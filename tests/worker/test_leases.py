@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fairlead import current_task
@@ -19,7 +20,7 @@ from tests.worker import isolated
 from tests.worker.building import Crew, eventually, reasons
 from tests.worker.test_timeouts import is_gone
 
-SHORT = Settings(lease=SECOND, heartbeat=SECOND // 10, sweep_interval=SECOND // 20)
+SHORT = Settings(lease=2 * SECOND, heartbeat=SECOND // 10, sweep_interval=SECOND // 20)
 LATER = Settings(
     defaults=Defaults(backoff=Backoff(initial=3_600 * SECOND, ceiling=3_600 * SECOND)),
     lease=3 * SECOND,
@@ -27,7 +28,7 @@ LATER = Settings(
 )
 
 
-async def test_a_handler_that_blocks_the_loop_for_four_leases_runs_once() -> None:
+async def test_a_handler_that_blocks_the_loop_for_two_leases_runs_once() -> None:
     crew = Crew(SHORT)
 
     async def block() -> int:
@@ -55,7 +56,7 @@ async def test_a_waiting_handler_outlives_its_lease_by_heartbeats() -> None:
     crew.handle(wait)
     async with crew.working():
         task = await crew.submit("wait")
-        await crew.until(task, lambda stored: stored.status.beats >= 15)
+        await crew.until(task, lambda stored: stored.status.beats >= 25)
         release.set()
         end = await crew.until_ended(task)
     assert reasons(end) == [Reason.COMPLETED]
@@ -80,9 +81,7 @@ async def test_a_lost_lease_stops_the_attempt_and_nothing_is_overwritten(caplog:
             await asyncio.wait_for(stopped.wait(), 30)
             lost = await crew.engine.get(task.id)
     assert (lost.state, lost.status.reason, lost.status.crashes) == (State.SCHEDULED, Reason.WORKER_LOST, 1)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"task {task.id}: its lease is lost, so its attempt is stopped"
-    ]
+    assert [record.getMessage() for record in caplog.records] == [f"task {task.id}: lease lost; stopping its attempt"]
 
 
 async def test_what_an_attempt_says_after_its_lease_is_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -103,7 +102,7 @@ async def test_what_an_attempt_says_after_its_lease_is_refused(caplog: pytest.Lo
         await crew.lose_lease(task)
         lost = await crew.engine.get(task.id)
         release.set()
-        await eventually(lambda: f"task {task.id}: its lease was lost before it was settled" in caplog.text)
+        await eventually(lambda: f"task {task.id}: lease lost before its outcome was stored" in caplog.text)
         assert await crew.engine.get(task.id) == lost
 
 
@@ -179,6 +178,22 @@ async def test_impossible_progress_is_an_error_of_the_handler(crew: Crew) -> Non
         end = await crew.until_ended(await crew.submit("boast", max_retries=0))
     assert end.status.failure is not None
     assert end.status.failure.message == "progress of 110 % is not possible; use 0 to 100"
+
+
+@pytest.mark.parametrize("isolate", [False, True], ids=["thread", "process"])
+async def test_whatever_a_handler_says_of_its_progress_no_worker_ends_of_it(
+    crew: Crew, tmp_path: Path, isolate: bool
+) -> None:
+    crew.handle(isolated.report_oddly, isolate=isolate)
+    async with crew.working():
+        task = await crew.submit("report_oddly", parameters={"until": str(tmp_path / "go on")}, max_retries=0)
+        seen = await crew.until(task, lambda stored: stored.status.progress is not None)
+        (tmp_path / "go on").touch()
+        end = await crew.until_ended(task)
+    assert seen.status.progress is not None and seen.status.progress.message == "half way"
+    refused = msgspec.json.decode(end.status.result or b"[]")
+    assert len(refused) == len(isolated.NO_PROGRESS)
+    assert all((said.startswith("progress ") and "; use" in said) or "; write" in said for said in refused)
 
 
 def test_there_is_no_current_task_outside_a_handler() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from fairlead.core.errors import InvalidSettings
+from fairlead import SECOND
+from fairlead.core.errors import InvalidSettings, StoreRefused, StoreUnavailable
 from fairlead.core.task import Priority, Reason, State, Task
 from fairlead.storage.values import Claim
 from fairlead.worker.worker import WorkerSettings
@@ -152,6 +155,76 @@ async def test_what_a_claim_brings_while_the_worker_leaves_is_handed_back() -> N
     assert ran == []
 
 
+class HeldStore(FaultyStore):
+    """A store that answers claims when it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.let_go = asyncio.Event(), asyncio.Event()
+        self.last_word: Exception | None = None
+
+    async def claim(self, claim: Claim) -> list[Task]:
+        tasks = await super().claim(claim)
+        self.asked.set()
+        await self.let_go.wait()
+        if self.last_word is not None:
+            raise self.last_word
+        return tasks
+
+
+@pytest.mark.parametrize("answer", ["the tasks", "an error", "none"])
+async def test_a_claim_that_is_not_answered_when_the_worker_is_asked_to_leave(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for within the grace; and if it says nothing of the tasks that it took, the worker says that."""
+    if answer == "none":
+        monkeypatch.setattr("fairlead.worker.worker._LAST_WORDS", 0.1)
+    store = HeldStore()
+    crew = Crew(SETTINGS, store)
+
+    async def work() -> None: ...
+
+    crew.handle(work)
+    task = await crew.submit("work")
+    worker = crew.worker(drain_seconds=0.1 if answer == "none" else PATIENCE)
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(store.asked.wait(), PATIENCE)
+    worker.leave()
+    if answer == "the tasks":
+        store.let_go.set()
+        await asyncio.wait_for(running, PATIENCE)
+        assert_handed_back(await crew.engine.get(task.id))
+        return
+    if answer == "an error":
+        store.last_word = StoreUnavailable("it hangs")
+        store.let_go.set()
+    with pytest.raises(
+        StoreUnavailable, match=r"tasks may have been granted .* run again when their leases have ended"
+    ):
+        await asyncio.wait_for(running, PATIENCE)
+    assert (await crew.engine.get(task.id)).state is State.EXECUTING
+
+
+async def test_a_claim_that_is_refused_or_answered_later_leaves_nothing_in_doubt() -> None:
+    store = HeldStore()
+    crew = Crew(SETTINGS, store)
+
+    async def work() -> None: ...
+
+    crew.handle(work)
+    worker = crew.worker()
+    store.last_word = StoreUnavailable("it hangs")
+    store.let_go.set()
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(store.asked.wait(), PATIENCE)
+    store.last_word = None
+    task = await crew.submit("work")
+    await crew.until_ended(task)
+    store.last_word = StoreRefused("not with this password")
+    worker.leave()
+    await asyncio.wait_for(running, PATIENCE)
+
+
 class LastMinuteStore(PromptStore):
     """A store that has just taken a task when a wait is cancelled."""
 
@@ -190,6 +263,43 @@ async def test_what_a_wait_brings_while_the_worker_leaves_is_handed_back() -> No
     assert ran == []
 
 
+async def test_a_worker_that_cannot_hand_back_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead.worker.worker._LAST_WORDS", 0.5)
+    store = FaultyStore()
+    crew = Crew(SETTINGS, store)
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    crew.handle(wait)
+    task = await crew.submit("wait")
+    worker = crew.worker(drain_seconds=0.0)
+    running = asyncio.create_task(worker.run())
+    await crew.until(task, State.EXECUTING)
+    store.error = StoreUnavailable("the cable was cut")
+    worker.leave()
+    with pytest.raises(StoreUnavailable, match="1 tasks were neither settled nor handed back when the worker left"):
+        await asyncio.wait_for(running, PATIENCE)
+
+
+async def test_a_coroutine_that_swallows_its_cancel_is_handed_back_all_the_same(
+    crew: Crew, caplog: pytest.LogCaptureFixture
+) -> None:
+    released = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await released.wait()
+
+    crew.handle(stubborn)
+    task = await crew.submit("stubborn")
+    await leave(crew, [task], times=2)
+    assert_handed_back(await crew.engine.get(task.id))
+    assert f"task {task.id}: its handler ignores the request to stop (hand back); leaving it running" in caplog.text
+    released.set()
+
+
 async def test_a_handed_back_task_is_run_by_the_next_worker(crew: Crew) -> None:
     starts = 0
 
@@ -220,7 +330,16 @@ async def test_a_worker_is_idle_when_all_is_settled(crew: Crew) -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(InvalidSettings, match="concurrency 0 runs nothing"):
-        WorkerSettings(concurrency=0)
-    with pytest.raises(InvalidSettings, match=r"drain_seconds -1.0 has passed already"):
-        WorkerSettings(drain_seconds=-1.0)
+    for concurrency in (0, -1, 2.5, True, "3", None, float("nan")):
+        with pytest.raises(InvalidSettings, match=r"concurrency .*; use .*1 to "):
+            WorkerSettings(concurrency=concurrency)  # type: ignore[arg-type]
+    for drain in (-1.0, float("nan"), float("inf"), "x", True, None, timedelta(-1)):
+        with pytest.raises(InvalidSettings, match=r"drain_seconds .*; use "):
+            WorkerSettings(drain_seconds=drain)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSettings, match="app 5 is not a text; "):
+        WorkerSettings(app=5)  # type: ignore[arg-type]
+
+
+def test_how_long_a_worker_drains_is_said_in_seconds_or_as_a_timedelta() -> None:
+    said = (0, 2.5, 90 * SECOND, timedelta(minutes=2))
+    assert [WorkerSettings(drain_seconds=each).drain for each in said] == [0.0, 2.5, 90.0, 120.0]

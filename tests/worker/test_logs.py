@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import structlog
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import CancelConfirmed, Completed, Failed, HandedBack
 from fairlead.core.instant import HOUR, SECOND
 from fairlead.core.task import Priority
-from fairlead.engine.engine import Engine
-from fairlead.engine.observe import Happening
+from fairlead.engine.events.observers import Happening
 from fairlead.worker.logs import LogSetup, log_handler, start_logging
-from fairlead.worker.transitions import LEVELS, TransitionLog
+from fairlead.worker.task_log import LEVELS, TransitionLog
 from tests.engine.building import BOOM, Bench
 from tests.worker.building import Crew
 
@@ -63,7 +63,7 @@ class Logged(Bench):
         super().__init__()
         handler = log_handler()
         assert handler is not None
-        self.engine = Engine(self.store, clock=self.clock, observers=[TransitionLog(handler)])
+        self.engine = AdminEngine(self.store, clock=self.clock, observers=[TransitionLog(handler)])
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:

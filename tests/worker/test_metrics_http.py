@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from fairlead.core.errors import InvalidSettings
-from fairlead.engine.metrics import Metrics
-from fairlead.worker.exposing import listen
+from fairlead.engine.metrics.collector import Metrics
+from fairlead.worker.metrics_http import listen
 from tests.engine.counting import Read
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,6 +12,7 @@ from fairlead.core.errors import StoreUnavailable
 from fairlead.core.instant import SECOND
 from fairlead.core.settings import Settings
 from fairlead.core.task import Reason, State
+from fairlead.storage.values import Change, Verdict
 from tests.worker.building import SETTINGS, SOON, Crew, eventually, reasons
 from tests.worker.faults import FaultyStore
 
@@ -30,14 +32,17 @@ async def test_outcomes_are_delivered_when_the_store_is_back(caplog: pytest.LogC
     with caplog.at_level(logging.WARNING, "fairlead.worker"):
         async with crew.working():
             await eventually(lambda: store.refused >= 3)
-            store.after_claim = lambda: None
+            claims: list[None] = []
+            store.after_claim = lambda: claims.append(None)
             store.error = None
             ends = [await crew.until_ended(task) for task in tasks]
+            # Who leaves after a claim that failed cannot know what it was granted, and says so.
+            await eventually(lambda: bool(claims))
     assert [(end.state, end.status.attempts, end.status.result) for end in ends] == [
         (State.COMPLETED, 1, b'"precious"')
     ] * 10
     said = [record.getMessage() for record in caplog.records if "settle tasks" in record.getMessage()]
-    assert said[0] == "cannot settle tasks, trying until it works: the cable was cut"
+    assert said[0] == "cannot settle tasks, retrying until it works: the cable was cut"
     assert said[1].startswith("can settle tasks again after ")
     assert len(said) == 2
 
@@ -86,7 +91,7 @@ async def test_an_outcome_that_cannot_be_stored_does_not_take_others_with_it(cap
         for task in tasks:
             if task is not cursed:
                 assert (await crew.until_ended(task)).state is State.COMPLETED
-        await eventually(lambda: f"task {cursed.id}: its outcome cannot be settled" in caplog.text)
+        await eventually(lambda: f"task {cursed.id}: cannot store its outcome" in caplog.text)
         store.cursed.clear()
         # Nobody renews its lease for the ten minutes of its timeout: it ends soon, and the task is tried again.
         end = await crew.until_ended(cursed)
@@ -115,10 +120,31 @@ async def test_an_outcome_that_comes_too_late_leaves_the_next_attempt_alone(capl
         await crew.lose_lease(task)
         await crew.until(task, lambda stored: stored.status.attempts == 2)
         store.cursed.clear()
-        await eventually(lambda: "its lease was lost before it was settled" in caplog.text)
+        await eventually(lambda: "lease lost before its outcome was stored" in caplog.text)
         # The second attempt is held for several leases.
         held = await crew.engine.get(task.id)
         await crew.until(task, lambda stored: stored.status.beats >= held.status.beats + 12)
         release.set()
         end = await crew.until_ended(task)
     assert (end.state, end.status.attempts, end.status.result) == (State.COMPLETED, 2, b'"attempt 2"')
+
+
+async def test_an_outcome_that_cannot_be_stored_is_told_by_another_one() -> None:
+    class Picky(FaultyStore):
+        async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+            if any(change.status is not None and change.status.result for change in changes):
+                raise ZeroDivisionError("a bug of the store")
+            return await super().apply(changes)
+
+    crew = Crew(SETTINGS, Picky())
+
+    async def work() -> int:
+        return 1
+
+    crew.handle(work)
+    async with crew.working():
+        end = await crew.until_ended(await crew.submit("work"))
+    assert (end.state, end.status.reason, end.status.attempts) == (State.FAILED, Reason.REJECTED, 1)
+    assert end.status.failure is not None
+    assert end.status.failure.type == "OutcomeNotStorable"
+    assert "how (complete) cannot be stored: ZeroDivisionError: a bug of the store" in end.status.failure.message

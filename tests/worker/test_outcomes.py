@@ -74,6 +74,17 @@ async def test_only_what_is_to_be_retried_is_retried(crew: Crew) -> None:
     }
 
 
+@pytest.mark.parametrize("isolate", [False, True])
+async def test_a_traceback_begins_in_the_handler_wherever_that_runs(crew: Crew, isolate: bool) -> None:
+    crew.handle(isolated.raise_value_error, isolate=isolate)
+    async with crew.working():
+        raised = await crew.until_ended(await crew.submit("raise_value_error", max_retries=0))
+    assert raised.status.failure is not None
+    assert raised.status.failure.traceback is not None
+    _, first, *_ = raised.status.failure.traceback.splitlines()
+    assert first.endswith("in raise_value_error")
+
+
 async def test_isolated_handlers_are_judged_alike(crew: Crew) -> None:
     crew.handle(isolated.reject, isolate=True)
     crew.handle(isolated.retry, isolate=True)

@@ -7,7 +7,7 @@ import asyncio
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.identity import WorkerId
 from fairlead.core.task import State
-from fairlead.engine.presence import WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WorkerPresence, WorkerState
 from fairlead.storage.memory import MemoryStore
 from tests.worker.building import PATIENCE, Crew, eventually
 

@@ -164,10 +164,16 @@ async def test_a_result_without_a_json_form_fails_the_task_without_a_retry(crew:
     def in_thread() -> object:
         return {1j: 2}
 
-    for handler in (on_loop, in_thread, isolated.unspeakable):
+    def too_deep() -> object:
+        nested: object = 0
+        for _ in range(61):
+            nested = [nested]
+        return nested
+
+    for handler in (on_loop, in_thread, too_deep, isolated.unspeakable):
         crew.handle(handler, isolate=handler is isolated.unspeakable)
     async with crew.working():
-        for name in ("on_loop", "in_thread", "unspeakable"):
+        for name in ("on_loop", "in_thread", "too_deep", "unspeakable"):
             task = await crew.until_ended(await crew.submit(name))
             assert (task.state, task.status.attempts) == (State.FAILED, 1)
             assert task.status.failure is not None

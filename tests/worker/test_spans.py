@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from fairlead.engine import tracing
-from fairlead.worker.tracing import Traces, adopt, carried
+from fairlead.engine.runtime import spans
+from fairlead.worker.spans import Traces, adopt, carried
 from tests.engine.building import Bench
 
 PROGRAM = """
@@ -37,7 +37,7 @@ def test_nothing_is_imported_for_who_does_not_trace() -> None:
 async def test_the_api_alone_traces_nothing() -> None:
     import opentelemetry.trace  # noqa: F401
 
-    assert not tracing.active()
+    assert not spans.active()
     bench = Bench()
     task = await bench.executing()
     assert task.spec.trace is None

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from fairlead.core.task import State
-from fairlead.worker.threads import Returned, Threads
+from fairlead.worker.threads import ThreadResult, Threads
 from tests.worker.building import Crew, eventually
 
 
@@ -18,7 +18,7 @@ async def test_an_idle_thread_is_used_again() -> None:
     idents = set()
     for _ in range(20):
         end = await threads.run(threading.get_ident, contextvars.copy_context(), lambda: None)
-        assert isinstance(end, Returned)
+        assert isinstance(end, ThreadResult)
         idents.add(end.result)
         await eventually(lambda: threads._idle == 1)
     threads.close()

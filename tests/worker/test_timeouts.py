@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from fairlead import current_task
 from fairlead.core.task import Reason, State, Task
-from fairlead.engine.observe import Happening
+from fairlead.engine.events.observers import Happening
 from tests.worker import isolated
 from tests.worker.building import Crew, eventually, reasons
 
@@ -186,3 +187,47 @@ def is_gone(process: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+async def test_a_coroutine_that_swallows_its_cancel_times_out_and_keeps_its_slot_until_it_ends(crew: Crew) -> None:
+    released = asyncio.Event()
+
+    async def stubborn() -> str:
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await released.wait()
+        return "late"
+
+    async def quick() -> None: ...
+
+    crew.handle(stubborn)
+    crew.handle(quick)
+    async with crew.working(concurrency=1) as worker:
+        ended = await crew.until_ended(await crew.submit("stubborn", timeout=0.1, max_retries=0))
+        assert ended.status.failure is not None
+        assert (ended.status.reason, ended.status.failure.type) == (Reason.RETRIES_USED_UP, "Timeout")
+        waiting = await crew.submit("quick")
+        assert await worker.once() == 0
+        released.set()
+        await crew.until(waiting, State.COMPLETED)
+    assert await crew.engine.get(ended.id) == ended
+
+
+async def test_what_should_cancel_and_does_not_is_stopped_for_good_at_its_timeout(crew: Crew) -> None:
+    released = threading.Event()
+    entered = threading.Event()
+
+    def deaf() -> None:
+        entered.set()
+        released.wait(60)
+
+    crew.handle(deaf)
+    async with crew.working():
+        task = await crew.submit("deaf", timeout=1)
+        await eventually(entered.is_set)
+        await crew.engine.cancel(task.id)
+        ended = await crew.until_ended(task)
+        released.set()
+    assert ended.state is State.CANCELLED
+    assert ended.status.failure is not None
+    assert ended.status.failure.type == "Timeout"

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.core.identity import WorkerId
 from fairlead.core.task import Reason, State, Task
-from fairlead.worker.keeper import ThreadKeeper
+from fairlead.worker.keeper.keeper import ThreadKeeper
 from fairlead.worker.source import EngineSource
 from fairlead.worker.worker import Worker
 from tests.worker.building import Crew, eventually, reasons
@@ -21,14 +21,14 @@ async def test_a_task_of_an_unknown_type_is_left_untouched_and_said_once(
 
     monkeypatch.setattr("fairlead.worker.worker._UNSERVED_INTERVAL", 0.01)
     looks = 0
-    stats = crew.engine.stats
+    tally = crew.engine.store.tally
 
     async def counted() -> object:
         nonlocal looks
         looks += 1
-        return await stats()
+        return await tally()
 
-    monkeypatch.setattr(crew.engine, "stats", counted)
+    monkeypatch.setattr(crew.engine.store, "tally", counted)
     crew.handle(known)
     strangers = [await crew.submit("stranger") for _ in range(3)]
     with caplog.at_level(logging.WARNING, "fairlead.worker"):
@@ -39,7 +39,7 @@ async def test_a_task_of_an_unknown_type_is_left_untouched_and_said_once(
     assert [await crew.engine.get(stranger.id) for stranger in strangers] == strangers
     assert [record.getMessage() for record in caplog.records] == [
         "3 tasks of type 'stranger' wait in the queues of this worker, which has no handler for them; "
-        "they wait for a worker that has"
+        "start a worker that has one"
     ]
 
 
@@ -66,7 +66,7 @@ async def test_a_task_of_an_unknown_type_that_comes_anyway_is_handed_back(
     stored = await crew.engine.get(stranger.id)
     assert (stored.state, stored.status.retries, stored.status.crashes) == (State.SCHEDULED, 0, 0)
     assert reasons(stored) == [Reason.HANDED_BACK]
-    assert "is of the unknown type 'stranger'; it is handed back" in caplog.text
+    assert "has the unknown type 'stranger'; handing it back" in caplog.text
     # No slot was spent on it.
     await crew.submit("known")
     assert await worker.once() == 1

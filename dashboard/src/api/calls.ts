@@ -1,34 +1,28 @@
-/** The endpoints that the dashboard calls, one function each. Their shapes are in `types`, as docs/reference/http.md has them. */
+/** The endpoints that the dashboard calls, one function each. `schema.ts` says what they take and answer. */
 import { parseJson, type JsonNode } from "../lib/json";
-import { ask, askJson, withQuery } from "./client";
-import type { Groups } from "./types/dead-letters";
-import type { Operation, OperationPreview, OperationRequest } from "./types/operations";
-import type { PurgeNoted, QueueChange, QueueList, QueueShown } from "./types/queues";
-import type { Schedule, SchedulePreview } from "./types/schedules";
-import type { Session } from "./types/session";
-import type { History, Standing } from "./types/standing";
-import type { BatchAnswer, Explanation, Priority, TaskBrief, TaskPage, TaskWhole } from "./types/tasks";
-import type { Worker, WorkerWhole } from "./types/workers";
+import { call, callForText } from "./client";
+import type {
+  Endpoints,
+  OperationPreview,
+  OperationRequest,
+  OperationShown,
+  QuarantinedShown,
+  QueueChange,
+  SubmitRequest,
+  TaskBrief,
+  TaskPage,
+  TaskWhole,
+  Transition,
+} from "./schema";
 
-const V1 = "/api/v1";
-const e = encodeURIComponent;
+export const showSession = () => call("GET /api/v1/session", {});
+export const logIn = (key: string) => call("POST /api/v1/session", { body: { key } });
+export const logOut = () => call("DELETE /api/v1/session", {});
 
-export const showSession = (): Promise<Session> => askJson("GET", `${V1}/session`);
-export const logIn = (key: string): Promise<Session> => askJson("POST", `${V1}/session`, { key });
-export const logOut = (): Promise<string> => ask("DELETE", `${V1}/session`);
+export const showStats = (signal?: AbortSignal) => call("GET /api/v1/queue/stats", {}, signal);
+export const showHistory = (signal?: AbortSignal) => call("GET /api/v1/queue/history", {}, signal);
 
-export const showStats = (signal?: AbortSignal): Promise<Standing> =>
-  askJson("GET", `${V1}/queue/stats`, undefined, signal);
-export const showHistory = (signal?: AbortSignal): Promise<History> =>
-  askJson("GET", `${V1}/queue/history`, undefined, signal);
-
-export interface Listing {
-  q?: string;
-  status?: string;
-  order?: string;
-  cursor?: string | null;
-  limit?: number;
-}
+type Listing = NonNullable<Endpoints["GET /api/v1/tasks"]["request"]["query"]>;
 
 /** One request looks at a bounded number of tasks and may find few: how many requests to make for one page. */
 const ROUNDS = 5;
@@ -36,10 +30,10 @@ const ROUNDS = 5;
 export async function listTasks(listing: Listing, signal?: AbortSignal): Promise<TaskPage> {
   const limit = listing.limit ?? 50;
   const tasks: TaskBrief[] = [];
-  let cursor = listing.cursor ?? null;
+  let cursor: string | null = listing.cursor ?? "";
   for (let round = 0; round < ROUNDS; round++) {
-    const path = withQuery(`${V1}/tasks`, { ...listing, cursor, limit: limit - tasks.length });
-    const page = await askJson<TaskPage>("GET", path, undefined, signal);
+    const query: Listing = { ...listing, cursor, limit: limit - tasks.length };
+    const page = await call("GET /api/v1/tasks", { query }, signal);
     tasks.push(...page.tasks);
     cursor = page.next_cursor;
     if (cursor === null || tasks.length >= limit) break;
@@ -49,79 +43,85 @@ export async function listTasks(listing: Listing, signal?: AbortSignal): Promise
 
 /** A task, and its parameters and result exactly as they were written. */
 export interface TaskRead {
-  task: TaskWhole;
+  task: TaskWhole & { history: Transition[] };
   parameters: JsonNode;
   result: JsonNode;
 }
 
 export async function showTask(id: string, signal?: AbortSignal): Promise<TaskRead> {
-  const text = await ask("GET", `${V1}/tasks/${e(id)}?include_history=true`, undefined, signal);
+  const request = { path: { task_id: id }, query: { include_history: true } };
+  const text = await callForText("GET /api/v1/tasks/{task_id}", request, signal);
   const tree = parseJson(text);
   const nothing: JsonNode = { kind: "literal", text: "null" };
   const field = (name: string): JsonNode =>
     (tree.kind === "object" ? tree.entries.find(([key]) => key === name)?.[1] : undefined) ?? nothing;
-  return { task: JSON.parse(text) as TaskWhole, parameters: field("parameters"), result: field("result") };
+  return {
+    task: JSON.parse(text) as TaskRead["task"],
+    parameters: field("parameters"),
+    result: field("result"),
+  };
 }
 
-export const explainTask = (id: string, signal?: AbortSignal): Promise<Explanation> =>
-  askJson("GET", `${V1}/tasks/${e(id)}/explain`, undefined, signal);
-export const cancelTask = (id: string): Promise<unknown> => askJson("DELETE", `${V1}/tasks/${e(id)}`);
-export const replayTask = (id: string): Promise<unknown> => askJson("POST", `${V1}/dlq/${e(id)}/replay`, {});
-export const discardTask = (id: string): Promise<unknown> => askJson("DELETE", `${V1}/dlq/${e(id)}`);
+export const explainTask = (id: string, signal?: AbortSignal) =>
+  call("GET /api/v1/tasks/{task_id}/explain", { path: { task_id: id } }, signal);
+export const cancelTask = (id: string) => call("DELETE /api/v1/tasks/{task_id}", { path: { task_id: id } });
+export const replayTask = (id: string) =>
+  call("POST /api/v1/dlq/{task_id}/replay", { path: { task_id: id }, body: {} });
+export const discardTask = (id: string) => call("DELETE /api/v1/dlq/{task_id}", { path: { task_id: id } });
 
-export interface Submission {
-  task_type: string;
-  priority: Priority;
-  parameters: Record<string, string | number>;
-  tags: string[];
-}
+export const submitMany = (tasks: SubmitRequest[]) => call("POST /api/v1/tasks/batch", { body: { tasks } });
 
-export const submitMany = (tasks: Submission[]): Promise<BatchAnswer> =>
-  askJson("POST", `${V1}/tasks/batch`, { tasks });
+export const showGroups = (q: string, signal?: AbortSignal) =>
+  call("GET /api/v1/dlq/groups", { query: { q } }, signal);
 
-export const showGroups = (q: string, signal?: AbortSignal): Promise<Groups> =>
-  askJson("GET", withQuery(`${V1}/dlq/groups`, { q }), undefined, signal);
+/** Count what an operation would change. */
+export const previewOperation = (request: OperationRequest) =>
+  call("POST /api/v1/operations", { body: { ...request, dry_run: true } }) as Promise<OperationPreview>;
+export const beginOperation = (request: OperationRequest) =>
+  call("POST /api/v1/operations", { body: request }) as Promise<OperationShown>;
+export const listOperations = (signal?: AbortSignal) => call("GET /api/v1/operations", {}, signal);
+export const showOperation = (id: string, signal?: AbortSignal) =>
+  call("GET /api/v1/operations/{operation_id}", { path: { operation_id: id } }, signal);
+export const steerOperation = (id: string, how: "pause" | "resume" | "cancel") =>
+  call(`POST /api/v1/operations/{operation_id}/${how}`, { path: { operation_id: id } });
 
-export const previewOperation = (request: OperationRequest): Promise<OperationPreview> =>
-  askJson("POST", `${V1}/operations`, { ...request, dry_run: true });
-export const beginOperation = (request: OperationRequest): Promise<Operation> =>
-  askJson("POST", `${V1}/operations`, request);
-export const listOperations = (signal?: AbortSignal): Promise<{ operations: Operation[] }> =>
-  askJson("GET", `${V1}/operations`, undefined, signal);
-export const showOperation = (id: string, signal?: AbortSignal): Promise<Operation> =>
-  askJson("GET", `${V1}/operations/${e(id)}`, undefined, signal);
-export const steerOperation = (id: string, how: "pause" | "resume" | "cancel"): Promise<Operation> =>
-  askJson("POST", `${V1}/operations/${e(id)}/${how}`);
+export const listQueues = (signal?: AbortSignal) => call("GET /api/v1/queues", {}, signal);
+export const showQueue = (name: string, signal?: AbortSignal) =>
+  call("GET /api/v1/queues/{queue}", { path: { queue: name } }, signal);
+export const steerQueue = (name: string, how: "pause" | "resume") =>
+  call(`POST /api/v1/queues/{queue}/${how}`, { path: { queue: name } });
+export const changeQueue = (name: string, change: QueueChange) =>
+  call("PATCH /api/v1/queues/{queue}", { path: { queue: name }, body: change });
+export const purgeQueue = (name: string) =>
+  call("POST /api/v1/queues/{queue}/purge", { path: { queue: name }, body: { confirm: name } });
+export const steerType = (name: string, how: "pause" | "resume") =>
+  call(`POST /api/v1/task-types/{task_type}/${how}`, { path: { task_type: name } });
 
-export const listQueues = (signal?: AbortSignal): Promise<QueueList> =>
-  askJson("GET", `${V1}/queues`, undefined, signal);
-export const showQueue = (name: string, signal?: AbortSignal): Promise<QueueShown> =>
-  askJson("GET", `${V1}/queues/${e(name)}`, undefined, signal);
-export const steerQueue = (name: string, how: "pause" | "resume"): Promise<QueueShown> =>
-  askJson("POST", `${V1}/queues/${e(name)}/${how}`);
-export const changeQueue = (name: string, change: QueueChange): Promise<QueueShown> =>
-  askJson("PATCH", `${V1}/queues/${e(name)}`, change);
-export const purgeQueue = (name: string): Promise<PurgeNoted> =>
-  askJson("POST", `${V1}/queues/${e(name)}/purge`, { confirm: name });
-export const steerType = (name: string, how: "pause" | "resume"): Promise<unknown> =>
-  askJson("POST", `${V1}/task-types/${e(name)}/${how}`);
+export const steerCircuit = (type: string, how: "open" | "close") =>
+  call(`POST /api/v1/task-types/{task_type}/circuit/${how}`, { path: { task_type: type } });
 
-export const steerCircuit = (type: string, how: "open" | "close"): Promise<unknown> =>
-  askJson("POST", `${V1}/task-types/${e(type)}/circuit/${how}`);
+export const listSchedules = (signal?: AbortSignal) => call("GET /api/v1/schedules", {}, signal);
+export const showSchedule = (name: string, signal?: AbortSignal) =>
+  call("GET /api/v1/schedules/{schedule}", { path: { schedule: name } }, signal);
+export const previewSchedule = (name: string, signal?: AbortSignal) =>
+  call(
+    "GET /api/v1/schedules/{schedule}/preview",
+    { path: { schedule: name }, query: { count: 10 } },
+    signal,
+  );
+export const steerSchedule = (name: string, how: "pause" | "resume") =>
+  call(`POST /api/v1/schedules/{schedule}/${how}`, { path: { schedule: name } });
+export const runSchedule = (name: string) =>
+  call("POST /api/v1/schedules/{schedule}/run", { path: { schedule: name } });
 
-export const listSchedules = (signal?: AbortSignal): Promise<{ schedules: Schedule[] }> =>
-  askJson("GET", `${V1}/schedules`, undefined, signal);
-export const showSchedule = (name: string, signal?: AbortSignal): Promise<Schedule> =>
-  askJson("GET", `${V1}/schedules/${e(name)}`, undefined, signal);
-export const previewSchedule = (name: string, signal?: AbortSignal): Promise<SchedulePreview> =>
-  askJson("GET", `${V1}/schedules/${e(name)}/preview?count=10`, undefined, signal);
-export const steerSchedule = (name: string, how: "pause" | "resume"): Promise<Schedule> =>
-  askJson("POST", `${V1}/schedules/${e(name)}/${how}`);
-export const runSchedule = (name: string): Promise<{ task_id: string }> =>
-  askJson("POST", `${V1}/schedules/${e(name)}/run`);
+export const listWorkers = (signal?: AbortSignal) => call("GET /api/v1/workers", {}, signal);
+export const showWorker = (id: string, signal?: AbortSignal) =>
+  call("GET /api/v1/workers/{worker_id}", { path: { worker_id: id } }, signal);
+export const drainWorker = (id: string) =>
+  call("POST /api/v1/workers/{worker_id}/drain", { path: { worker_id: id } });
 
-export const listWorkers = (signal?: AbortSignal): Promise<{ workers: Worker[] }> =>
-  askJson("GET", `${V1}/workers`, undefined, signal);
-export const showWorker = (id: string, signal?: AbortSignal): Promise<WorkerWhole> =>
-  askJson("GET", `${V1}/workers/${e(id)}`, undefined, signal);
-export const drainWorker = (id: string): Promise<Worker> => askJson("POST", `${V1}/workers/${e(id)}/drain`);
+export const listQuarantined = (signal?: AbortSignal) => call("GET /api/v1/quarantine", {}, signal);
+export const restoreQuarantined = ({ kind, name }: QuarantinedShown) =>
+  call("POST /api/v1/quarantine/{kind}/{name}/restore", { path: { kind, name }, body: {} });
+export const discardQuarantined = ({ kind, name }: QuarantinedShown) =>
+  call("DELETE /api/v1/quarantine/{kind}/{name}", { path: { kind, name } });

@@ -1,5 +1,16 @@
 import { BASE } from "../lib/base";
-import type { ProblemDocument } from "./types/problems";
+import type { Endpoints, Problem as ProblemDocument } from "./schema";
+
+type Endpoint = keyof Endpoints;
+type Request<E extends Endpoint> = Endpoints[E]["request"];
+type Answer<E extends Endpoint> = Endpoints[E]["answer"];
+
+/** The parts that a request may have, whatever the endpoint. */
+interface Parts {
+  path?: Record<string, string>;
+  query?: Record<string, string | number | boolean | undefined>;
+  body?: unknown;
+}
 
 /** A request that was refused or could not be made, with the server's own words where it has some. */
 export class Problem extends Error {
@@ -17,9 +28,9 @@ export class Problem extends Error {
 
 const UNREACHABLE: ProblemDocument = {
   type: "unreachable",
-  title: "The server cannot be reached",
+  title: "Cannot reach the server",
   status: 0,
-  detail: "The server cannot be reached. This page tries again by itself.",
+  detail: "The server did not answer. This page retries automatically.",
 };
 
 let csrfToken: string | null = null;
@@ -29,20 +40,31 @@ export function useCsrfToken(token: string | null): void {
   csrfToken = token;
 }
 
-/** The body of an answer, as text; raises Problem. */
-export async function ask(
-  method: string,
-  path: string,
-  body?: unknown,
+/** What an endpoint answers; raises Problem. */
+export async function call<E extends Endpoint>(
+  endpoint: E,
+  request: Request<E>,
+  signal?: AbortSignal,
+): Promise<Answer<E>> {
+  const text = await callForText(endpoint, request, signal);
+  return (text === "" ? undefined : JSON.parse(text)) as Answer<E>;
+}
+
+/** What an endpoint answers, exactly as it is written; raises Problem. */
+export async function callForText<E extends Endpoint>(
+  endpoint: E,
+  request: Request<E>,
   signal?: AbortSignal,
 ): Promise<string> {
+  const { path, query, body }: Parts = request;
+  const [method = "", template = ""] = endpoint.split(" ");
   const headers: Record<string, string> = { accept: "application/json" };
   if (body !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET" && csrfToken !== null) headers["x-csrf-token"] = csrfToken;
   let response: Response;
   let text: string;
   try {
-    response = await fetch(BASE + path, {
+    response = await fetch(BASE + addressOf(template, path, query), {
       method,
       headers,
       body: body === undefined ? null : JSON.stringify(body),
@@ -58,16 +80,6 @@ export async function ask(
   return text;
 }
 
-/** The body of an answer that is JSON of a known shape. */
-export async function askJson<T>(
-  method: string,
-  path: string,
-  body?: unknown,
-  signal?: AbortSignal,
-): Promise<T> {
-  return JSON.parse(await ask(method, path, body, signal)) as T;
-}
-
 function documentOf(response: Response, text: string): ProblemDocument {
   try {
     const parsed = JSON.parse(text) as Partial<ProblemDocument>;
@@ -75,15 +87,14 @@ function documentOf(response: Response, text: string): ProblemDocument {
   } catch {
     // A proxy may answer with a page of its own.
   }
-  const detail = `The answer was ${response.status} ${response.statusText}, without an explanation.`;
+  const detail = `The server answered ${response.status} ${response.statusText} without an explanation.`;
   return { type: "unknown", title: response.statusText, status: response.status, detail };
 }
 
-/** A path with the parameters that are not empty. */
-export function withQuery(path: string, query: Record<string, string | number | null | undefined>): string {
-  const said = Object.entries(query).filter(
-    ([, value]) => value !== null && value !== undefined && value !== "",
-  );
+/** A path with its variables filled in, and with the parameters that are not empty. */
+export function addressOf(template: string, path: Parts["path"] = {}, query: Parts["query"] = {}): string {
+  const filled = template.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(path[name] ?? ""));
+  const said = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
   const text = new URLSearchParams(said.map(([name, value]) => [name, String(value)])).toString();
-  return text ? `${path}?${text}` : path;
+  return text ? `${filled}?${text}` : filled;
 }

@@ -1,6 +1,5 @@
 import { expect, it } from "vitest";
-import type { OperationPreview } from "../api/types/operations";
-import type { TaskBrief } from "../api/types/tasks";
+import type { OperationPreview, TaskBrief } from "../api/schema";
 import { questionOf } from "./bulk";
 
 const preview = (count: number, exact = true): OperationPreview => ({

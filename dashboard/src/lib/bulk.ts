@@ -1,12 +1,13 @@
 import * as api from "../api/calls";
-import type { Action, Operation, OperationPreview, OperationRequest } from "../api/types/operations";
-import type { Priority } from "../api/types/tasks";
+import type { OperationPreview, OperationRequest, OperationShown, Priority } from "../api/schema";
 import { to } from "./base";
 import { dialogs, type Question } from "./dialogs.svelte";
-import { count, plural } from "./format";
+import { plural } from "./format";
 
 /** From so many tasks on, the number has to be typed before something is destroyed. */
 export const MANY = 1000;
+
+export type Action = OperationRequest["action"];
 
 export interface BulkWish {
   action: Action;
@@ -28,14 +29,15 @@ export function questionOf(wish: BulkWish, preview: OperationPreview): Question 
   const many = preview.exact ? plural(preview.count, "task") : `at least ${plural(preview.count, "task")}`;
   const destroys = wish.action === "discard" || wish.action === "cancel";
   const text = [
-    `The query “${wish.query.length > 200 ? `${wish.query.slice(0, 200)}…` : wish.query}” means ${many}.`,
+    `The query “${wish.query.length > 200 ? `${wish.query.slice(0, 200)}…` : wish.query}” matches ${many}.`,
   ];
   const types = [...new Set(preview.sample.map((task) => task.task_type))];
-  if (types.length > 0) text.push(`Among them are tasks of type ${types.slice(0, 5).join(", ")}.`);
-  if (wish.new_priority) text.push(`They will be ${wish.new_priority}.`);
-  if (wish.canary) text.push(`It stops after ${plural(wish.canary, "task")} and waits for you to resume it.`);
-  if (wish.rate) text.push(`At most ${count(wish.rate)} a second.`);
-  if (wish.action === "discard") text.push("Discarded tasks are gone for good.");
+  if (types.length > 0) text.push(`They include tasks of type ${types.slice(0, 5).join(", ")}.`);
+  if (wish.new_priority) text.push(`Their new priority is ${wish.new_priority}.`);
+  if (wish.canary)
+    text.push(`The operation pauses after ${plural(wish.canary, "task")} until you resume it.`);
+  if (wish.rate) text.push(`At most ${plural(wish.rate, "task")} per second.`);
+  if (wish.action === "discard") text.push("Discarded tasks are deleted for good.");
   return {
     title: `${VERBS[wish.action]} ${many}?`,
     text,
@@ -46,19 +48,19 @@ export function questionOf(wish: BulkWish, preview: OperationPreview): Question 
 }
 
 /** Count what is meant, ask, and begin. What is meant is fixed at the moment of the count. */
-export async function bulk(wish: BulkWish): Promise<Operation | null> {
-  let begun: Operation | null = null;
+export async function bulk(wish: BulkWish): Promise<OperationShown | null> {
+  let begun: OperationShown | null = null;
   await dialogs.attempt(async () => {
     const preview = await api.previewOperation(wish);
     if (preview.count === 0) {
-      dialogs.tell(`There is no task here to ${wish.action === "prioritize" ? "change" : wish.action}.`);
+      dialogs.tell(`No matching task to ${wish.action === "prioritize" ? "change" : wish.action}.`);
       return;
     }
     if (!(await dialogs.ask(questionOf(wish, preview)))) return;
     const request: OperationRequest = { ...wish, as_of: preview.as_of };
     if (preview.exact) request.expected = preview.count;
     begun = await api.beginOperation(request);
-    dialogs.tell(`${VERBS[wish.action]}: the operation has begun.`, {
+    dialogs.tell("The operation has started.", {
       href: to`/operations/${begun.operation_id}`,
     });
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { TaskBrief } from "../api/types/tasks";
+import type { TaskBrief } from "../api/schema";
 import { byTurn, inLane, moved, plan, seen, type Dot } from "./burst";
 
 const dot = (id: string, priority: Dot["priority"] = "low"): Dot => ({

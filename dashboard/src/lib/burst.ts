@@ -1,4 +1,4 @@
-import { PRIORITIES, type Priority, type State, type TaskBrief } from "../api/types/tasks";
+import { PRIORITIES, type Priority, type State, type TaskBrief } from "../api/schema";
 
 /** A task of a burst, as the picture shows it. */
 export interface Dot {

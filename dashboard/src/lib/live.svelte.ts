@@ -1,4 +1,4 @@
-import type { LiveEvent } from "../api/types/events";
+import type { EventMessage } from "../api/schema";
 import { BASE } from "./base";
 
 const TOO_SLOW = 1013;
@@ -24,7 +24,7 @@ export class Feed {
 
   constructor(
     private readonly wanted: Wanted,
-    private readonly heard: (event: LiveEvent) => void,
+    private readonly heard: (event: EventMessage) => void,
     private readonly changed: (open: boolean) => void = () => undefined,
   ) {
     this.open();
@@ -60,7 +60,7 @@ export class Feed {
     };
     socket.onmessage = (message: MessageEvent<string>) => {
       this.listen(socket);
-      if (!this.closed) this.heard(JSON.parse(message.data) as LiveEvent);
+      if (!this.closed) this.heard(JSON.parse(message.data) as EventMessage);
     };
     socket.onclose = (event) => {
       if (this.closed || this.socket !== socket) return;
@@ -90,7 +90,7 @@ class Connection {
   recovered = $state(0);
 
   private feed: Feed | null = null;
-  private listeners = new Set<(event: LiveEvent) => void>();
+  private listeners = new Set<(event: EventMessage) => void>();
 
   constructor() {
     addEventListener("online", () => this.retry());
@@ -113,7 +113,7 @@ class Connection {
   }
 
   /** Hear of how queues and workers stand, until the answer is called. */
-  hear(listener: (event: LiveEvent) => void): () => void {
+  hear(listener: (event: EventMessage) => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }

@@ -9,7 +9,7 @@ it("every order of service has words", () => {
     high_seconds: 1800,
   });
   expect(promote[1]).toBe("A low task is treated as medium after 10 min.");
-  expect(orderInWords({ policy: "strict" }).join(" ")).toContain("Nothing is promoted");
+  expect(orderInWords({ policy: "strict" }).join(" ")).toContain("Tasks are never promoted");
   const start = {
     policy: "head_start",
     critical_seconds: 60,
@@ -17,8 +17,8 @@ it("every order of service has words", () => {
     medium_seconds: 10,
     low_seconds: 0,
   };
-  expect(orderInWords({ ...start, policy: "head_start" })[1]).toContain("Critical tasks stand 1 min ahead");
+  expect(orderInWords({ ...start, policy: "head_start" })[1]).toContain("Head start: critical 1 min");
   expect(orderInWords({ policy: "weighted", critical: 8, high: 4, medium: 2, low: 2 })[1]).toContain(
-    "critical gets 50 %, high 25 %",
+    "critical 50 %, high 25 %",
   );
 });

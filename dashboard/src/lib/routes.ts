@@ -6,6 +6,7 @@ export const PAGES = [
   { name: "queues", path: "queues", title: "Queues", key: "q" },
   { name: "schedules", path: "schedules", title: "Schedules", key: "s" },
   { name: "workers", path: "workers", title: "Workers", key: "w" },
+  { name: "quarantine", path: "quarantine", title: "Quarantine", key: "u" },
   { name: "operations", path: "operations", title: "Operations", key: "a" },
   { name: "try", path: "try", title: "Try it", key: "y" },
 ] as const;

@@ -1,10 +1,10 @@
 import * as api from "../api/calls";
 import { Problem, useCsrfToken } from "../api/client";
-import type { Role, Session } from "../api/types/session";
+import type { Role, SessionShown } from "../api/schema";
 
 /** Who looks at the dashboard, and what they may do. */
 class Viewer {
-  session = $state<Session | null>(null);
+  session = $state<SessionShown | null>(null);
   problem = $state<Problem | null>(null);
 
   /** Ask the server who this is. */
@@ -32,7 +32,7 @@ class Viewer {
     return roles.includes(role) || roles.includes("admin");
   }
 
-  private take(session: Session): void {
+  private take(session: SessionShown): void {
     useCsrfToken(session.csrf_token);
     this.session = session;
   }

@@ -52,8 +52,8 @@ export function isWriting(target: EventTarget | null): boolean {
 
 export const HELP: [keys: string, meaning: string][] = [
   ["/", "Search tasks"],
-  ["?", "This help"],
-  ["t", "Light or dark"],
+  ["?", "Show this help"],
+  ["t", "Switch between light and dark"],
   ["j, k", "Next or previous row"],
   ["o", "Open the row"],
   ["x", "Select the row"],

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { Transition } from "../api/types/tasks";
+import type { Transition } from "../api/schema";
 import { shareOf, stepsOf } from "./timeline";
 
 const at = (second: number): Transition =>

@@ -1,4 +1,4 @@
-import type { Transition } from "../api/types/tasks";
+import type { Transition } from "../api/schema";
 
 /** A transition, and how long the task then stayed like that. */
 export interface Step extends Transition {

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { QueueStanding, Standing } from "../api/types/standing";
-import type { Worker } from "../api/types/workers";
+import type { CircuitShown, QueueStanding, Standing, WorkerShown } from "../api/schema";
 import { findings, verdict, type Known } from "./verdict";
 
 const lines = (depth: number, age = 0): QueueStanding["priorities"] => ({
@@ -21,7 +20,14 @@ const states = {
 };
 
 function standing(queue: Partial<QueueStanding> = {}, more: Partial<Standing> = {}): Standing {
-  const whole: QueueStanding = { priorities: lines(0), states, types: {}, paused: false, ...queue };
+  const whole: QueueStanding = {
+    priorities: lines(0),
+    states,
+    types: {},
+    paused: false,
+    unreadable: false,
+    ...queue,
+  };
   return {
     queues: whole.priorities,
     workers: { active: 1, draining: 0, dead: 0, total_capacity: 8, used_capacity: 0 },
@@ -33,14 +39,15 @@ function standing(queue: Partial<QueueStanding> = {}, more: Partial<Standing> = 
     journal_behind: null,
     paused_types: [],
     circuits: [],
+    quarantined: {},
     ...more,
   };
 }
 
-const worker = (more: Partial<Worker> = {}): Worker =>
-  ({ worker_id: "w", status: "active", queues: ["mail"], ...more }) as Worker;
+const worker = (more: Partial<WorkerShown> = {}): WorkerShown =>
+  ({ worker_id: "w", status: "active", queues: ["mail"], ...more }) as WorkerShown;
 
-const known = (standingNow: Standing, workers: Worker[] = [worker()]): Known => ({
+const known = (standingNow: Standing, workers: WorkerShown[] = [worker()]): Known => ({
   standing: standingNow,
   workers,
   schedules: [],
@@ -51,27 +58,43 @@ describe("the verdict", () => {
   it("is that all is well when it is", () => {
     const idle = standing();
     expect(findings(known(idle))).toEqual([]);
-    expect(verdict([], idle)).toBe("All is well: nothing waits.");
+    expect(verdict([], idle)).toBe("All is well: no tasks are waiting.");
     expect(verdict([], standing({ priorities: lines(3) }))).toBe(
-      "All is well: 3 tasks waiting, 0 of 8 places busy.",
+      "All is well: 3 tasks waiting, 0 of 8 worker slots in use.",
     );
   });
 
   it("names a queue that nobody serves", () => {
     const [finding] = findings(known(standing({ priorities: lines(1) }), [worker({ status: "draining" })]));
-    expect(finding?.text).toBe("No worker serves the queue mail, where 1 task waits");
+    expect(finding?.text).toBe("No worker serves the queue mail: 1 task is waiting");
     expect(finding?.href).toBe("/queues/mail");
   });
 
   it("names what waits too long, and leads there", () => {
     const [finding] = findings(known(standing({ priorities: lines(2, 90) })));
-    expect(finding?.text).toBe("A critical task in mail has waited for 1 min 30 s");
+    expect(finding?.text).toBe("A task of critical priority in the queue mail has waited for 1 min 30 s");
     expect(decodeURIComponent(finding?.href ?? "")).toContain("queue:mail priority:critical");
   });
 
   it("does not complain of a wait that somebody wanted", () => {
     const found = findings(known(standing({ priorities: lines(2, 9000), paused: true }), []));
     expect(found.map((finding) => finding.text)).toEqual(["The queue mail is paused with 2 tasks waiting"]);
+  });
+
+  it("names what was set aside first, and leads there", () => {
+    const damaged = standing(
+      { priorities: lines(2), paused: true, unreadable: true },
+      { quarantined: { task: 2, queue: 1 } },
+    );
+    const found = findings(known(damaged));
+    expect(found[0]).toEqual({
+      severity: "bad",
+      text: "Records that cannot be read are in quarantine: 1 queue, 2 task",
+      href: "/quarantine",
+    });
+    expect(found[1]?.text).toBe(
+      "The queue mail is paused because its settings cannot be read, with 2 tasks waiting",
+    );
   });
 
   it("judges failures by their share, once there is enough to judge", () => {
@@ -82,7 +105,7 @@ describe("the verdict", () => {
   });
 
   it("names a circuit that holds tasks back", () => {
-    const circuit = { task_type: "pay", since: null, half_opens_at: null, outcomes: 20, failures: 15 };
+    const circuit = { task_type: "pay", outcomes: 20, failures: 15 } as CircuitShown;
     const found = findings(
       known(
         standing(
@@ -98,8 +121,8 @@ describe("the verdict", () => {
       ),
     );
     expect(found.map((finding) => finding.text)).toEqual([
-      "The circuit of pay is open after 15 of 20 attempts failed",
-      "The circuit of pay is half-open after 15 of 20 attempts failed",
+      "The circuit breaker of pay is open: 15 of 20 attempts failed",
+      "The circuit breaker of pay is half-open: 15 of 20 attempts failed",
     ]);
   });
 
@@ -108,7 +131,7 @@ describe("the verdict", () => {
     const found = findings(known(bad, [worker({ status: "dead" })]));
     expect(found.map((finding) => finding.severity)).toEqual(["bad", "warning", "warning"]);
     expect(verdict(found, bad)).toBe(
-      "No worker serves the queue mail, where 1 task waits, and 2 more things to look at.",
+      "No worker serves the queue mail: 1 task is waiting, and 2 more problems.",
     );
   });
 });

@@ -1,8 +1,10 @@
-import type { Groups } from "../api/types/dead-letters";
-import type { Schedule } from "../api/types/schedules";
-import type { Standing } from "../api/types/standing";
-import { PRIORITIES } from "../api/types/tasks";
-import type { Worker } from "../api/types/workers";
+import {
+  type GroupsShown,
+  PRIORITIES,
+  type ScheduleShown,
+  type Standing,
+  type WorkerShown,
+} from "../api/schema";
 import { to } from "./base";
 import { count, plural, seconds } from "./format";
 import { quoted } from "./query";
@@ -23,14 +25,15 @@ const JOURNAL_BEHIND = 10_000;
 
 export interface Known {
   standing: Standing;
-  workers: Worker[];
-  schedules: Schedule[];
-  groups: Groups | null;
+  workers: WorkerShown[];
+  schedules: ScheduleShown[];
+  groups: GroupsShown | null;
 }
 
 /** What is wrong, the worst first; nothing if all is well. */
 export function findings(known: Known): Finding[] {
   const found = [
+    ...quarantined(known.standing),
     ...unserved(known.standing, known.workers),
     ...late(known.standing),
     ...failing(known.standing),
@@ -50,16 +53,28 @@ export function findings(known: Known): Finding[] {
 export function verdict(found: Finding[], standing: Standing): string {
   const [first] = found;
   if (first !== undefined) {
-    const more = found.length > 1 ? `, and ${plural(found.length - 1, "more thing")} to look at` : "";
+    const more = found.length > 1 ? `, and ${plural(found.length - 1, "more problem")}` : "";
     return `${first.text}${more}.`;
   }
   const waiting = PRIORITIES.reduce((sum, priority) => sum + standing.queues[priority].depth, 0);
   const { used_capacity, total_capacity } = standing.workers;
-  if (waiting === 0 && used_capacity === 0) return "All is well: nothing waits.";
-  return `All is well: ${plural(waiting, "task")} waiting, ${count(used_capacity)} of ${count(total_capacity)} places busy.`;
+  if (waiting === 0 && used_capacity === 0) return "All is well: no tasks are waiting.";
+  return `All is well: ${plural(waiting, "task")} waiting, ${count(used_capacity)} of ${count(total_capacity)} worker slots in use.`;
 }
 
-function unserved(standing: Standing, workers: Worker[]): Finding[] {
+function quarantined(standing: Standing): Finding[] {
+  const kinds = Object.entries(standing.quarantined).map(([kind, size]) => `${count(size)} ${kind}`);
+  if (kinds.length === 0) return [];
+  return [
+    {
+      severity: "bad",
+      text: `Records that cannot be read are in quarantine: ${kinds.sort().join(", ")}`,
+      href: to`/quarantine`,
+    },
+  ];
+}
+
+function unserved(standing: Standing, workers: WorkerShown[]): Finding[] {
   const serving = workers.filter((worker) => worker.status === "active");
   return Object.entries(standing.by_queue)
     .map(([name, queue]) => ({ name, queue, waiting: sum(queue.priorities) }))
@@ -69,7 +84,7 @@ function unserved(standing: Standing, workers: Worker[]): Finding[] {
     )
     .map(({ name, waiting }) => ({
       severity: "bad",
-      text: `No worker serves the queue ${name}, where ${plural(waiting, "task")} ${waiting === 1 ? "waits" : "wait"}`,
+      text: `No worker serves the queue ${name}: ${plural(waiting, "task")} ${waiting === 1 ? "is" : "are"} waiting`,
       href: to`/queues/${name}`,
     }));
 }
@@ -85,7 +100,7 @@ function late(standing: Standing): Finding[] {
         const query = `state:queued queue:${quoted(name)} priority:${priority}`;
         return {
           severity: priority === "critical" || priority === "high" ? "bad" : "warning",
-          text: `A ${priority} task in ${name} has waited for ${age}`,
+          text: `A task of ${priority} priority in the queue ${name} has waited for ${age}`,
           href: `${to`/tasks`}?order=oldest&q=${encodeURIComponent(query)}`,
         };
       }),
@@ -100,19 +115,19 @@ function failing(standing: Standing): Finding[] {
   return [{ severity: "bad", text, href: `${to`/tasks`}?q=${encodeURIComponent(query)}` }];
 }
 
-function dead(workers: Worker[]): Finding[] {
+function dead(workers: WorkerShown[]): Finding[] {
   const lost = workers.filter((worker) => worker.status === "dead").length;
   if (lost === 0) return [];
   return [
     {
       severity: "warning",
-      text: `${plural(lost, "worker")} ${lost === 1 ? "was" : "were"} lost within the last hour`,
+      text: `${plural(lost, "worker")} stopped responding within the last hour`,
       href: to`/workers`,
     },
   ];
 }
 
-function deadLetters(groups: Groups | null): Finding[] {
+function deadLetters(groups: GroupsShown | null): Finding[] {
   return (groups?.types ?? [])
     .filter((type) => type.alert)
     .map((type) => ({
@@ -127,7 +142,7 @@ function circuits(standing: Standing): Finding[] {
     .filter((circuit) => circuit.state !== "closed")
     .map((circuit) => ({
       severity: circuit.state === "open" ? "bad" : "warning",
-      text: `The circuit of ${circuit.task_type} is ${circuit.state === "open" ? "open" : "half-open"} after ${count(circuit.failures)} of ${plural(circuit.outcomes, "attempt")} failed`,
+      text: `The circuit breaker of ${circuit.task_type} is ${circuit.state === "open" ? "open" : "half-open"}: ${count(circuit.failures)} of ${plural(circuit.outcomes, "attempt")} failed`,
       href: to`/queues`,
     }));
 }
@@ -139,7 +154,9 @@ function paused(standing: Standing): Finding[] {
       const waiting = sum(queue.priorities);
       return {
         severity: "warning",
-        text: `The queue ${name} is paused with ${plural(waiting, "task")} waiting`,
+        text: queue.unreadable
+          ? `The queue ${name} is paused because its settings cannot be read, with ${plural(waiting, "task")} waiting`
+          : `The queue ${name} is paused with ${plural(waiting, "task")} waiting`,
         href: to`/queues/${name}`,
       };
     });
@@ -151,12 +168,12 @@ function paused(standing: Standing): Finding[] {
   return [...queues, ...types];
 }
 
-function schedules(all: Schedule[]): Finding[] {
+function schedules(all: ScheduleShown[]): Finding[] {
   return all
     .filter((schedule) => schedule.failure !== null)
     .map((schedule) => ({
       severity: "bad",
-      text: `The schedule ${schedule.name} could not submit its task`,
+      text: `The schedule ${schedule.name} could not submit its last task`,
       href: to`/schedules/${schedule.name}`,
     }));
 }
@@ -165,7 +182,7 @@ function journal(standing: Standing): Finding[] {
   const behind = standing.journal_behind ?? 0;
   if (behind < JOURNAL_BEHIND) return [];
   return [
-    { severity: "warning", text: `The journal is ${plural(behind, "task")} behind`, href: to`/queues` },
+    { severity: "warning", text: `The journal is behind by ${plural(behind, "task")}`, href: to`/queues` },
   ];
 }
 

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Sample } from "../api/types/standing";
-import type { Priority, TaskBrief } from "../api/types/tasks";
+import type { Priority, Sample, TaskBrief } from "../api/schema";
 import { cameIn, quantile, waitsOf } from "./waits";
 
 function task(priority: Priority, waited: number): TaskBrief {

@@ -1,5 +1,4 @@
-import type { Sample } from "../api/types/standing";
-import { PRIORITIES, type Priority, type TaskBrief } from "../api/types/tasks";
+import { PRIORITIES, type Priority, type Sample, type TaskBrief } from "../api/schema";
 
 /** How long tasks waited for a worker, in seconds. */
 export interface Wait {

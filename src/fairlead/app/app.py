@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from fairlead.client.transport import is_remote
-from fairlead.core.circuit import CircuitSettings
+from fairlead.app.admin import Operated
+from fairlead.app.connect import completed, connect
+from fairlead.app.connection import Connection, Link
+from fairlead.app.cron import CronDecorator, ScheduleOptions, schedule_of
+from fairlead.app.handle import TaskHandle
+from fairlead.app.parents import parents_of, parents_of_sync
+from fairlead.app.task_type import CoroutineTask, FunctionTask, Options, TaskDefinition
+from fairlead.core.circuit import CircuitSettings, check_circuit
 from fairlead.core.errors import InvalidSchedule, InvalidSettings, StoreRefused
-from fairlead.core.identity import WorkerId
+from fairlead.core.identity import WorkerId, names_of
 from fairlead.core.settings import Settings
-from fairlead.core.submission import DEFAULT_QUEUE
-from fairlead.engine.observe import Observer
-from fairlead.sdk.circuits import AppCircuits
-from fairlead.sdk.configuration import load
-from fairlead.sdk.connection import Connection, Link
-from fairlead.sdk.cron import CronDecorator, ScheduleOptions, schedule_of
-from fairlead.sdk.definition import CoroutineTask, FunctionTask, Options, TaskDefinition
-from fairlead.sdk.handle import TaskHandle
-from fairlead.sdk.linking import connect
-from fairlead.sdk.operating import Operated
-from fairlead.sdk.parents import parents_of, parents_of_sync
-from fairlead.sdk.schedules import AppSchedules
+from fairlead.core.submission import DEFAULT_QUEUE, check_parameters
+from fairlead.core.validation import Duration, bad_setting, check_type, shown
+from fairlead.engine.events.observers import Observer, Watcher
+from fairlead.engine.runtime.logger import Logger
+from fairlead.storage.credentials import Credentials
+from fairlead.storage.open import is_postgres, is_redis
 from fairlead.worker.handlers import Handler, Handlers
-from fairlead.worker.isolation import location
-from fairlead.worker.keeper import Keeper, ProcessKeeper, ThreadKeeper
-from fairlead.worker.serving import Service, serve
+from fairlead.worker.isolation.pool import location
+from fairlead.worker.process import Service, serve
 from fairlead.worker.source import EngineSource, Source
 from fairlead.worker.worker import Worker, WorkerSettings
 
@@ -37,11 +35,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 if TYPE_CHECKING:
-    from fairlead.engine.metrics import Metrics
-    from fairlead.sdk.rehearsal import Rehearsal
-    from fairlead.sdk.remote import RemoteConnection
+    from fairlead.app.remote import RemoteConnection
+    from fairlead.app.testing import Rehearsal
+    from fairlead.engine.metrics.collector import Metrics
 
-log = logging.getLogger("fairlead.worker")
+log = Logger("fairlead.worker")
 
 
 class TaskDecorator(Protocol):
@@ -66,33 +64,31 @@ class Fairlead(Operated):
         settings: Settings | None = None,
         observers: Sequence[Observer] = (),
         api_key: str | None = None,
+        credentials: Credentials | None = None,
+        journal_credentials: Credentials | None = None,
     ) -> None:
         """What is not given comes from the configuration: FAIRLEAD_* variables, fairlead.toml, defaults.
 
-        The store may be a server: `https://host`, with a key to it as `api_key`.
+        The store may be a server: `https://host`, with a key to it as `api_key`. To Redis and PostgreSQL, `credentials`
+        gives a password, or a user name and a password, for each new connection. What cannot be right is refused here,
+        with InvalidSettings; nothing is opened yet.
         """
-        if (
-            store is None
-            or settings is None
-            or (journal is None and store.startswith("redis"))
-            or (api_key is None and is_remote(store))
-        ):
-            configuration = load()
-            api_key = configuration.api_key if api_key is None else api_key
-            store = configuration.store if store is None else store
-            settings = configuration.engine_settings() if settings is None else settings
-            if journal is None and store.startswith("redis"):
-                journal = configuration.journal_url
-        self.settings = settings
+        super().__init__(self.connection)
+        _check_app(store, journal, settings, observers, api_key)
+        told = completed(store, settings, journal, api_key, credentials, journal_credentials)
+        self.settings = told.settings
         self.handlers = Handlers()
-        self.schedules = AppSchedules(self.connection)
-        """The schedules: those that `cron` declares, and to add, pause, resume, run and remove them."""
-        self.circuits = AppCircuits(self.connection)
-        """The circuits: those that `task` declares, and to set, open, close and remove them."""
         self._observers = observers
-        self._api_key = api_key
+        self._api_key = told.api_key
+        self._credentials, self._journal_credentials = credentials, journal_credentials
         self._connection: Connection | RemoteConnection = connect(
-            store, settings, journal=journal, observers=observers, api_key=api_key
+            told.store,
+            told.settings,
+            journal=told.journal,
+            observers=observers,
+            api_key=told.api_key,
+            credentials=credentials,
+            journal_credentials=journal_credentials,
         )
 
     @property
@@ -119,20 +115,22 @@ class Fairlead(Operated):
         **options: Unpack[Options],
     ) -> TaskDecorator: ...
 
-    def task(self, *function: Callable[..., Any], **options: Any) -> Any:
+    def task(self, *function: Any, **options: Any) -> Any:
         """Make a function a task type: `@app.task` or `@app.task(priority="high", …)`.
 
         `isolate` runs it in a process of its own, which is killed at its timeout, on cancel, or past `memory_limit`
         bytes. Errors in `reject_on`, or not in `retry_on`, are not retried. `circuit` has the type's tasks wait for a
         while when too many fail; it is stored when a worker of the app starts.
         """
-        if function:
-            return self._define(*function)
-        return lambda function: self._define(function, **options)
+        if not function:
+            return lambda function: self._define(function, **options)
+        if len(function) > 1:
+            raise InvalidSettings(f"{shown(function)} are several functions; write @app.task above each def")
+        return self._define(*function, **options)
 
     def _define(
         self,
-        function: Callable[..., Any],
+        function: Any,
         *,
         name: str | None = None,
         isolate: bool = False,
@@ -142,21 +140,27 @@ class Fairlead(Operated):
         circuit: CircuitSettings | None = None,
         **options: Any,
     ) -> CoroutineTask[..., Any] | FunctionTask[..., Any]:
+        if not callable(function) or not hasattr(function, "__name__"):
+            raise InvalidSettings(f"{shown(function)} is no function, so no task type; write @app.task above a def")
         handler = Handler(
-            name or function.__name__,
+            function.__name__ if name is None else name,
             function,
             isolate=isolate,
             memory_limit=memory_limit,
-            retry_on=tuple(retry_on),
-            reject_on=tuple(reject_on),
+            retry_on=retry_on,
+            reject_on=reject_on,
         )
+        if circuit is not None:
+            check_circuit(f"task {handler.type}: circuit", circuit)
         if isolate:
             location(handler)
+        kind = CoroutineTask if handler.is_async else FunctionTask
+        definition: CoroutineTask[..., Any] | FunctionTask[..., Any] = kind(function, handler, self.connection, options)
+        # What was refused leaves no trace.
         self.handlers.add(handler)
         if circuit is not None:
             self.circuits.declared[handler.type] = circuit
-        kind = CoroutineTask if handler.is_async else FunctionTask
-        return kind(function, handler, self.connection, options)
+        return definition
 
     def cron(
         self,
@@ -174,8 +178,10 @@ class Fairlead(Operated):
 
         def declare(task: Any) -> Any:
             definition = task if isinstance(task, TaskDefinition) else self._define(task)
-            submission = definition.call(**(parameters or {})).submission
-            schedule = schedule_of(name or definition.handler.type, cron, submission, options)
+            submission = definition.call(**_by_name(parameters)).submission
+            # What no worker of this app could store is refused here, and not when the first of them starts.
+            check_parameters(submission.parameters, self.settings.payload_limit)
+            schedule = schedule_of(definition.handler.type if name is None else name, cron, submission, options)
             if schedule.name in self.schedules.declared:
                 raise InvalidSchedule(
                     "name", f"the schedule {schedule.name!r} is declared twice; give one of them a name of its own"
@@ -206,6 +212,11 @@ class Fairlead(Operated):
         keeper_process: bool = True,
     ) -> Worker:
         """A worker for this app's task types, to be run on the running event loop."""
+        queues, capabilities = names_of("queues", queues), names_of("capabilities", capabilities)
+        if not queues:
+            raise InvalidSettings("queues is empty, so the worker would claim nothing; name at least one")
+        if settings is not None:
+            check_type("settings", settings, WorkerSettings, "write WorkerSettings(…)", bad_setting)
         if not self.handlers.types:
             raise InvalidSettings("the app has no task types, so a worker has nothing to do; add one with @app.task")
         # A keeper process waits for what comes over a pipe, which is not possible there.
@@ -223,7 +234,7 @@ class Fairlead(Operated):
             await engine.schedules.declare(self.schedules.declared.values())
             await engine.circuits.declare(self.circuits.declared)
             source = EngineSource(engine, identity, list(queues), frozenset(capabilities), self.handlers.types)
-            keeper = self._keeper(self._connection, keeper_process)
+            keeper = self._connection.keeper(process=keeper_process)
         log.info("this is worker %s", identity)
         return Worker(source, self.handlers, keeper, settings, metrics=self.metrics)
 
@@ -271,7 +282,7 @@ class Fairlead(Operated):
         """What counts the app's tasks: the `Metrics` among its observers, if there is one."""
         if not self._observers:
             return None
-        from fairlead.engine.metrics import Metrics
+        from fairlead.engine.metrics.collector import Metrics
 
         return next((observer for observer in self._observers if isinstance(observer, Metrics)), None)
 
@@ -279,7 +290,7 @@ class Fairlead(Operated):
         """The worker, showing its metrics at this address if there is a port."""
         if port is None:
             return worker
-        from fairlead.worker.exposing import Exposed, listen
+        from fairlead.worker.metrics_http import Exposed, listen
 
         if self.metrics is None:
             raise InvalidSettings(
@@ -288,11 +299,15 @@ class Fairlead(Operated):
             )
         return Exposed(worker, await listen(self.metrics, host, port))
 
-    def testing(self) -> Rehearsal:
-        """A context in which tasks run in this process, in memory, on a clock that the test moves."""
-        from fairlead.sdk.rehearsal import Rehearsal
+    def testing(self, *, patience: Duration = 10.0) -> Rehearsal:
+        """A context in which tasks run in this process, in memory, on a clock that the test moves.
 
-        return Rehearsal(self.handlers, self.settings, self._swap, self.schedules.declared)
+        A handler that has run for `patience` of real time, which is seconds or a timedelta, is taken to hang, and times
+        out.
+        """
+        from fairlead.app.testing import Rehearsal
+
+        return Rehearsal(self.handlers, self.settings, self._swap, self.schedules.declared, patience)
 
     @property
     def journal(self) -> str | None:
@@ -311,7 +326,14 @@ class Fairlead(Operated):
         self._observers = (*self._observers, *observers)
         self._api_key = api_key or self._api_key
         self._connection = connect(
-            store, self.settings, journal=journal, observers=self._observers, api_key=self._api_key
+            store,
+            self.settings,
+            journal=journal,
+            observers=self._observers,
+            api_key=self._api_key,
+            # Another store may have no use for them.
+            credentials=self._credentials if is_redis(store) or is_postgres(store) else None,
+            journal_credentials=None if journal is None else self._journal_credentials,
         )
 
     def _swap(self, connection: Connection | RemoteConnection) -> Connection | RemoteConnection:
@@ -335,10 +357,30 @@ class Fairlead(Operated):
         except StoreRefused as error:
             log.warning("the circuits of %s are not stored: %s", ", ".join(self.circuits.declared), error)
 
-    def _keeper(self, connection: Connection, process: bool) -> Keeper:
-        if process and not connection.url.startswith("memory:"):
-            return ProcessKeeper(connection.url, self.settings)
-        return ThreadKeeper(connection.inline())
+
+def _check_app(store: object, journal: object, settings: object, observers: object, api_key: object) -> None:
+    """Raise InvalidSettings for what is not of its type; what it says is for those who use it."""
+    for name, said in (("store", store), ("journal", journal)):
+        if said is not None:
+            check_type(name, said, str, "use a URL such as sqlite:///tasks.db", bad_setting)
+    if settings is not None:
+        check_type("settings", settings, Settings, "write Settings(…)", bad_setting)
+    if api_key is not None:
+        check_type("api_key", api_key, str, "use the text that `fairlead keys create` shows", bad_setting)
+    if (
+        not isinstance(observers, Sequence)
+        or isinstance(observers, str)
+        or not all(callable(each) or isinstance(each, Watcher) for each in observers)
+    ):
+        raise InvalidSettings(f"observers {shown(observers)} is not a list of callables; write [Metrics()]")
+
+
+def _by_name(parameters: object) -> dict[str, Any]:
+    """The parameters of a schedule's task, as a call takes them."""
+    said = {} if parameters is None else parameters
+    if not isinstance(said, Mapping) or not all(isinstance(name, str) for name in said):
+        raise InvalidSchedule("parameters", f"parameters {shown(said)} is not a dict by name; write {{'name': value}}")
+    return dict(said)
 
 
 def worker_id() -> WorkerId:

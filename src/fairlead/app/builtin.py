@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairlead.engine.observe import Observer
-from fairlead.sdk.app import Fairlead
-from fairlead.sdk.configuration import Configuration
+from fairlead.app.app import Fairlead
+from fairlead.app.config import Configuration
+from fairlead.engine.events.observers import Observer
 from fairlead.worker.builtin import BuiltinSettings, builtin_handlers
 
 
 def builtin_app(configuration: Configuration, *, observers: Sequence[Observer] = ()) -> Fairlead:
     """An app on the configured store that runs echo, sleep, fail, webhook and email."""
     app = Fairlead(
-        configuration.store,
+        configuration.store_url,
         journal=configuration.journal_url,
         settings=configuration.engine_settings(),
         observers=observers,

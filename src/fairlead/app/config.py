@@ -17,13 +17,17 @@ from typing import Any, Final, assert_never
 import msgspec
 from msgspec import Struct
 
+from fairlead.app.config_keys import KEYS, Key, Keys
 from fairlead.core.errors import InvalidSettings, InvalidTask
 from fairlead.core.identity import check_name
 from fairlead.core.instant import span
-from fairlead.core.order import HeadStart, Policy, Promote, Strict, Weighted
+from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
 from fairlead.core.retry import Backoff
 from fairlead.core.settings import Defaults, PriorityDefaults, Retention, Rules, Settings
-from fairlead.sdk.keys import KEYS, Key, Keys
+from fairlead.core.text.secret_mask import masked
+from fairlead.core.validation import shown
+from fairlead.storage.credentials import with_command
+from fairlead.storage.url import with_option
 
 FILE: Final = "fairlead.toml"
 DEFAULT: Final = "default"
@@ -37,11 +41,8 @@ _SERVICE_LINK: Final = re.compile(
 FAIRLEAD_PORT is ours too: a URL is from Kubernetes, anything else is meant to be a port.
 """
 
-_PASSWORD: Final = re.compile(r"^([A-Za-z][\w+.-]*://[^:/?#@]*):.*@", re.DOTALL)
-_SECRET: Final = re.compile(r"([?&][^=&]*(?:password|passwd|secret|token|key)[^=&]*=)[^&#]*", re.IGNORECASE)
 
-
-class Entry(Struct, frozen=True):
+class ConfigEntry(Struct, frozen=True):
     """One key as `fairlead config` shows it; passwords are masked."""
 
     key: str
@@ -56,10 +57,12 @@ class Configuration(Keys, frozen=True, kw_only=True):
     origins: Mapping[str, str]
     """By key: the flag, the variable, the file's path, or `default`."""
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[ConfigEntry]:
         """Every key, in the order of the table."""
         for key in KEYS.values():
-            yield Entry(key.name, _shown(key, getattr(self, key.name)), self.origins.get(key.name, DEFAULT), key.doc)
+            yield ConfigEntry(
+                key.name, _shown(key, getattr(self, key.name)), self.origins.get(key.name, DEFAULT), key.doc
+            )
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:  # type: ignore[override]
         return ((entry.key, entry.value) for entry in self.entries())
@@ -68,11 +71,17 @@ class Configuration(Keys, frozen=True, kw_only=True):
         return f"Configuration({', '.join(f'{key}={value!r}' for key, value in self.__rich_repr__())})"
 
     @property
+    def store_url(self) -> str:
+        """The store's URL, which says too what gives the credentials."""
+        return with_command(self.store, self.credentials_command)
+
+    @property
     def journal_url(self) -> str | None:
-        """The journal's URL, which says too whether it is required."""
-        if self.journal is None or self.journal_required:
-            return self.journal
-        return f"{self.journal}{'&' if '?' in self.journal else '?'}required=off"
+        """The journal's URL, which says too what gives the credentials, and whether it is required."""
+        if self.journal is None:
+            return None
+        url = with_command(self.journal, self.journal_credentials_command)
+        return url if self.journal_required else with_option(url, "required", "off")
 
     def engine_settings(self) -> Settings:
         """What the engine needs of it."""
@@ -145,7 +154,7 @@ def _priority(max_retries: int, timeout_seconds: float) -> PriorityDefaults:
 def _alert(written: str) -> tuple[str, int]:
     kind, _, count = written.rpartition(":")
     if not kind or not count.isdecimal() or int(count) < 1:
-        raise InvalidSettings(f"dead_letter_alerts cannot be {written!r}; use a type and a number: send_mail:100")
+        raise InvalidSettings(f"dead_letter_alerts cannot be {shown(written)}; use a type and a number: send_mail:100")
     return kind, int(count)
 
 
@@ -283,7 +292,7 @@ def _converted(said: _Said) -> Any:
     except (msgspec.ValidationError, InvalidTask, ValueError) as error:
         reason = f": {error}" if isinstance(error, InvalidTask) else ""
         raise InvalidSettings(
-            f"{key.name} cannot be {_shown(key, said.value)!r} (from {said.origin}){reason}; use {key.remedy}"
+            f"{key.name} cannot be {shown(_shown(key, said.value))} (from {said.origin}){reason}; use {key.remedy}"
         ) from None
     return converted
 
@@ -298,10 +307,3 @@ def _check_names(key: Key, names: tuple[str, ...]) -> None:
 def _shown(key: Key, value: Any) -> Any:
     """A key's value, fit to be shown."""
     return "***" if key.secret and value is not None else masked(value)
-
-
-def masked(value: Any) -> Any:
-    """A value fit to be shown: a URL without its password. What looks like one is hidden too."""
-    if not isinstance(value, str):
-        return value
-    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", value))

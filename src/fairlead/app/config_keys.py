@@ -60,6 +60,10 @@ class Keys(Struct, frozen=True, kw_only=True):
         None
     )
     journal_required: Annotated[Switch, "Whether a submit fails while the journal is out of reach"] = True
+    credentials_command: Annotated[
+        Text | None, "Command that prints the password to the store, run for each new connection, or none"
+    ] = None
+    journal_credentials_command: Annotated[Text | None, "The same for the journal"] = None
     log_level: Annotated[Level, "The least severe messages that are logged"] = "info"
     log_format: Annotated[Format, "How messages are written: text, json, or auto: json but on a terminal"] = "auto"
 
@@ -88,6 +92,12 @@ class Keys(Struct, frozen=True, kw_only=True):
     ] = None
     rate_limit: Annotated[Rate, "Requests a second from one key, and from all keys of a tenant; 0 for no limit"] = 100.0
     rate_burst: Annotated[Count, "How many of these requests may come at once"] = 100
+    connection_limit: Annotated[Count, "Connections that a server keeps open, and files that it may open for them"] = (
+        2_000
+    )
+    connection_limit_per_peer: Annotated[
+        Count, "How many of them may come from one address that is no trusted proxy"
+    ] = 500
     session_seconds: Annotated[Period, "How long a browser stays logged in"] = 43_200.0
     try_it: Annotated[Switch, "Whether the dashboard offers to submit tasks to play with"] = False
 

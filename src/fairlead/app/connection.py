@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.facade import Facade
 from fairlead.core.settings import Settings
-from fairlead.engine.clock import Clock
-from fairlead.engine.engine import Engine
-from fairlead.engine.facade import Facade
-from fairlead.engine.inline import run_inline
-from fairlead.engine.observe import Observer
-from fairlead.storage.opening import open_store, prepare_store
+from fairlead.engine.events.observers import Observer
+from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.storage.credentials import Credentials, named
+from fairlead.storage.open import open_store, prepare_store
 from fairlead.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from fairlead.worker.keeper.keeper import Keeper
+
+log = logging.getLogger("fairlead.worker")
 
 E = TypeVar("E", bound=Facade)
 
@@ -111,7 +118,7 @@ class Openings(Generic[E]):
         raise NotImplementedError
 
 
-class Connection(Openings[Engine]):
+class Connection(Openings[AdminEngine]):
     """The way to a store."""
 
     def __init__(
@@ -122,20 +129,45 @@ class Connection(Openings[Engine]):
         journal: str | None = None,
         clock: Clock | None = None,
         observers: Sequence[Observer] = (),
+        credentials: Credentials | None = None,
+        journal_credentials: Credentials | None = None,
     ) -> None:
         super().__init__(url, journal)
+        self.credentials = credentials
+        self.journal_credentials = journal_credentials
         self.settings = settings
         self._clock = clock
         self._observers = observers
         prepare_store(url, journal=journal)
         self._memory = _memory_store() if url.startswith("memory:") else None
 
-    async def _open(self) -> Engine:
+    def keeper(self, *, process: bool) -> Keeper:
+        """Who keeps the leases of a worker on this store."""
+        from fairlead.worker.keeper.keeper import ProcessKeeper, ThreadKeeper
+
+        if process and self._memory is None:
+            asked = (self.credentials, self.journal_credentials)
+            found = [None if credentials is None else named(credentials) for credentials in asked]
+            if sum(known is None for known in found) == sum(credentials is None for credentials in asked):
+                return ProcessKeeper(
+                    self.url,
+                    self.settings,
+                    journal=self.journal,
+                    credentials=found[0],
+                    journal_credentials=found[1],
+                )
+            log.warning(
+                "another process cannot find the credentials function by its name, so a thread keeps the leases and "
+                "not a process; define it at the top of a module"
+            )
+        return ThreadKeeper(self.inline())
+
+    async def _open(self) -> AdminEngine:
         engine = self._engine(await self._store(blocking=False), batching=True)
         await engine.follow_clock()
         return engine
 
-    def _open_inline(self) -> Engine:
+    def _open_inline(self) -> AdminEngine:
         engine = self._engine(run_inline(self._store(blocking=True)), batching=False)
         run_inline(engine.follow_clock())
         return engine
@@ -143,10 +175,16 @@ class Connection(Openings[Engine]):
     async def _store(self, *, blocking: bool) -> Store:
         if self._memory is not None:
             return self._memory
-        return await open_store(self.url, journal=self.journal, blocking=blocking)
+        return await open_store(
+            self.url,
+            journal=self.journal,
+            blocking=blocking,
+            credentials=self.credentials,
+            journal_credentials=self.journal_credentials,
+        )
 
-    def _engine(self, store: Store, *, batching: bool) -> Engine:
-        return Engine(store, self.settings, clock=self._clock, observers=self._observers, batching=batching)
+    def _engine(self, store: Store, *, batching: bool) -> AdminEngine:
+        return AdminEngine(store, self.settings, clock=self._clock, observers=self._observers, batching=batching)
 
 
 def _memory_store() -> Store:

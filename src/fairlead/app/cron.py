@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from typing import Any, Final, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
+from fairlead.app.task_type import Call, CoroutineTask, FunctionTask, TaskDefinition
 from fairlead.core.errors import InvalidSchedule
-from fairlead.core.instant import SECOND, Instant, Span, span
-from fairlead.core.schedule import Missed, Overlap, Schedule, check
+from fairlead.core.schedules.schedule import Missed, Overlap, Schedule, check
 from fairlead.core.submission import Submission
-from fairlead.sdk.definition import CoroutineTask, FunctionTask, TaskDefinition
+from fairlead.core.validation import Duration, Refuse, instant_of, member_of, shown, span_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Definition = TypeVar("Definition", bound=TaskDefinition[..., Any])
-
-_POLICIES: Final[dict[str, type[Missed] | type[Overlap]]] = {"missed": Missed, "overlap": Overlap}
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -31,8 +28,8 @@ class ScheduleOptions(TypedDict, total=False):
     """How many missed fire times `run_all` makes up for; 100 if not said."""
     overlap: str
     """What becomes of a fire time while the task before has not ended: `allow` (the default), `skip`, `replace`."""
-    jitter: float
-    """Seconds by which a submit may come later, to spread the load."""
+    jitter: Duration
+    """How much later a submit may come, to spread the load: seconds, or a timedelta."""
     start: datetime
     """No fire time is before this; must have a time zone."""
     end: datetime
@@ -52,6 +49,13 @@ class CronDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> FunctionTask[P, R]: ...
 
 
+def submission_of(call: object) -> Submission:
+    """What a call submits; raises InvalidSchedule for what is none."""
+    if not isinstance(call, Call):
+        raise InvalidSchedule("call", f"call {shown(call)} is not a call; make one with task.call(…)")
+    return call.submission
+
+
 def schedule_of(name: str, cron: str, submission: Submission, options: Mapping[str, Any]) -> Schedule:
     """The schedule that these options describe; raises InvalidSchedule if it can never fire."""
     fields = {field: value for field, value in options.items() if value is not None}
@@ -61,31 +65,17 @@ def schedule_of(name: str, cron: str, submission: Submission, options: Mapping[s
         raise InvalidSchedule(
             min(unknown), f"option {min(unknown)!r} of a schedule is unknown; the options are {known}"
         )
-    for field, words in _POLICIES.items():
+    for field, meaning in _MEANINGS.items():
         if field in fields:
-            fields[field] = _policy(field, fields[field], words)
-    if "jitter" in fields:
-        fields["jitter"] = _span("jitter", fields["jitter"])
-    for field in ("start", "end"):
-        if field in fields:
-            fields[field] = _instant(field, fields[field])
+            fields[field] = meaning(field, fields[field], InvalidSchedule)
     return check(Schedule(name=name, cron=cron, submission=submission, **fields))
 
 
-def _policy(field: str, word: str, words: type[Missed] | type[Overlap]) -> Missed | Overlap:
-    try:
-        return words(word)
-    except ValueError:
-        raise InvalidSchedule(field, f"{field} {word!r} is unknown; use one of {', '.join(words)}") from None
-
-
-def _span(field: str, seconds: float) -> Span:
-    if not math.isfinite(seconds):
-        raise InvalidSchedule(field, f"{field} {seconds} is not a number of seconds; leave it out for none")
-    return span(seconds)
-
-
-def _instant(field: str, moment: datetime) -> Instant:
-    if moment.tzinfo is None:
-        raise InvalidSchedule(field, f"{field} {moment.isoformat()} has no time zone; use datetime(…, tzinfo=…)")
-    return round(moment.timestamp() * SECOND)
+_MEANINGS: Final[Mapping[str, Callable[[str, Any, Refuse], Any]]] = {
+    "missed": lambda field, said, refuse: member_of(field, said, Missed, refuse),
+    "overlap": lambda field, said, refuse: member_of(field, said, Overlap, refuse),
+    "jitter": span_of,
+    "start": instant_of,
+    "end": instant_of,
+}
+"""What users mean by an option, where the engine has it in another form."""

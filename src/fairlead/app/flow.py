@@ -7,18 +7,21 @@ fixed when the task is stored, so what comes later can neither run early nor be 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import Any, Final, Generic, TypeAlias, TypeVar, overload
 
 from msgspec.structs import replace
 
+from fairlead.app.handle import TaskHandle
+from fairlead.app.task_type import Call
 from fairlead.core.errors import FairleadError, InvalidTask
 from fairlead.core.submission import Submission
+from fairlead.core.validation import shown
 from fairlead.engine.engine import Submitted
-from fairlead.engine.inline import run_inline
-from fairlead.sdk.definition import Call
-from fairlead.sdk.handle import TaskHandle
+from fairlead.engine.runtime.inline import run_inline
 
 R = TypeVar("R")
+
+_CALL: Final = "task.call(…)"
 
 Step: TypeAlias = "Call[Any] | Chain[Any] | Group"
 """What a flow is made of: calls, and flows of their own."""
@@ -41,7 +44,7 @@ class Group:
     """Steps that run side by side, to be followed by another in a chain."""
 
     def __init__(self, steps: Iterable[Step]) -> None:
-        self.steps = tuple(steps)
+        self.steps = _steps_of("group", steps, Group)
         if not self.steps:
             raise InvalidTask("group", "the group has no calls; give it at least one")
 
@@ -50,7 +53,7 @@ class Chain(Generic[R]):
     """Steps that run one after the other: each when all of the one before it have ended."""
 
     def __init__(self, steps: Iterable[Step]) -> None:
-        self.steps = tuple(steps)
+        self.steps = _steps_of("chain", steps, Chain)
         if not self.steps or isinstance(self.steps[-1], Group):
             raise InvalidTask("chain", "the chain does not end with a call; add one that runs when all else has ended")
 
@@ -97,6 +100,18 @@ def group(calls: Iterable[Step], *, callback: Call[Any] | None = None) -> Chain[
     """
     steps = Group(calls)
     return steps if callback is None else Chain([steps, callback])
+
+
+def _steps_of(flow: str, said: object, kind: type[Group | Chain[Any]]) -> tuple[Step, ...]:
+    """The steps of a flow; those of a flow of its own kind in it are its own, so that no loop can nest it too deep."""
+    if isinstance(said, str) or not isinstance(said, Iterable):
+        raise InvalidTask(flow, f"{flow} {shown(said)} is not a list; write a list of calls, each made with {_CALL}")
+    steps: list[Step] = []
+    for step in said:
+        if not isinstance(step, Call | Chain | Group):
+            raise InvalidTask(flow, f"{flow} has the step {shown(step)}, which is not a call; make it with {_CALL}")
+        steps += step.steps if isinstance(step, kind) else (step,)
+    return tuple(steps)
 
 
 def _laid_out(flow: Step) -> tuple[list[Call[Any]], list[Submission]]:

@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
+from fairlead.admin.facade import Facade, Patient
+from fairlead.app.connection import Link
 from fairlead.core.errors import TaskFailed
-from fairlead.core.explanation import Explanation
+from fairlead.core.explain.explanation import Explanation
 from fairlead.core.identity import TaskId
+from fairlead.core.instant import seconds
 from fairlead.core.task import Failure, State, Task
-from fairlead.engine.facade import Facade, Patient
-from fairlead.engine.inline import run_inline
-from fairlead.sdk.connection import Link
+from fairlead.core.validation import Duration, span_of
+from fairlead.engine.runtime.inline import run_inline
 
 R = TypeVar("R")
 
@@ -58,53 +60,61 @@ class TaskHandle(Generic[R]):
 
     async def refresh(self) -> TaskHandle[R]:
         """Look again."""
-        self._task = await (await self._connection.engine()).get(self.id)
+        return await self._refresh(await self._connection.engine())
+
+    def refresh_sync(self) -> TaskHandle[R]:
+        """`refresh`, from synchronous code."""
+        return run_inline(self._refresh(self._connection.inline()))
+
+    async def _refresh(self, engine: Facade) -> TaskHandle[R]:
+        self._task = await engine.get(self.id)
         return self
 
-    async def result(self, timeout: float | None = None) -> R:
+    async def result(self, timeout: Duration | None = None) -> R:
         """What the handler returned; waits until the task has ended.
 
-        Raises TaskFailed if it ended without a result, TimeoutError if it has not ended in so many seconds.
+        Raises TaskFailed if it ended without a result, TimeoutError if it has not ended in that time: seconds, or a
+        timedelta.
         """
-        deadline = _deadline(timeout)
-        for pause in _pauses(self.id, timeout):
+        patience = None if timeout is None else seconds(span_of("timeout", timeout))
+        deadline = _deadline(patience)
+        for pause in _pauses(self.id, patience):
+            # Meanwhile the app may be closed, and so opened again.
             self._task = await _look(await self._connection.engine(), self.id, deadline)
             if self.status.ended:
                 break
             await asyncio.sleep(pause)
         return self.result_seen()
 
-    async def explain(self) -> Explanation:
-        """Why the task waits, who could take it and when, or why it ran when it ran."""
-        return await (await self._connection.engine()).explain(self.id)
-
-    async def cancel(self) -> State:
-        """Cancel the task if it waits; ask its worker to stop it if it runs."""
-        self._task = await (await self._connection.engine()).cancel(self.id)
-        return self.status
-
-    def refresh_sync(self) -> TaskHandle[R]:
-        """`refresh`, from synchronous code."""
-        self._task = run_inline(self._connection.inline().get(self.id))
-        return self
-
-    def result_sync(self, timeout: float | None = None) -> R:
+    def result_sync(self, timeout: Duration | None = None) -> R:
         """`result`, from synchronous code."""
-        deadline = _deadline(timeout)
-        for pause in _pauses(self.id, timeout):
+        patience = None if timeout is None else seconds(span_of("timeout", timeout))
+        deadline = _deadline(patience)
+        for pause in _pauses(self.id, patience):
             self._task = run_inline(_look(self._connection.inline(), self.id, deadline))
             if self.status.ended:
                 break
             time.sleep(pause)
         return self.result_seen()
 
+    async def explain(self) -> Explanation:
+        """Why the task waits, who could take it and when, or why it ran when it ran."""
+        return await (await self._connection.engine()).explain(self.id)
+
     def explain_sync(self) -> Explanation:
         """`explain`, from synchronous code."""
         return run_inline(self._connection.inline().explain(self.id))
 
+    async def cancel(self) -> State:
+        """Cancel the task if it waits; ask its worker to stop it if it runs."""
+        return await self._cancel(await self._connection.engine())
+
     def cancel_sync(self) -> State:
         """`cancel`, from synchronous code."""
-        self._task = run_inline(self._connection.inline().cancel(self.id))
+        return run_inline(self._cancel(self._connection.inline()))
+
+    async def _cancel(self, engine: Facade) -> State:
+        self._task = await engine.cancel(self.id)
         return self.status
 
     def result_seen(self) -> R:
@@ -136,5 +146,5 @@ def _pauses(task_id: TaskId, timeout: float | None) -> Iterator[float]:
         left = pause if deadline is None else deadline - time.monotonic()
         yield max(0.0, min(pause * random.uniform(0.75, 1.25), left))  # noqa: S311 - spreads looks, guards nothing
         if left <= 0:
-            raise TimeoutError(f"task {task_id} has not ended after {timeout:g} s; it goes on")
+            raise TimeoutError(f"task {task_id} has not ended after {timeout:g} s; it is still waiting or running")
         pause = min(pause * 1.5, _LAST_LOOK)

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.admin.facade import Facade
+from fairlead.app.connection import Link
+from fairlead.app.handle import TaskHandle
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Task
-from fairlead.engine.facade import Facade
-from fairlead.engine.inline import run_inline
-from fairlead.sdk.connection import Link
-from fairlead.sdk.handle import TaskHandle
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.worker.context import current_task
 from fairlead.worker.handlers import Handlers
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fairlead.app.connection import Openings
 from fairlead.client.engine import RemoteEngine
+from fairlead.client.http.transport import Address
 from fairlead.client.leases import RemoteLeases
-from fairlead.client.opening import open_transport
+from fairlead.client.open import open_transport
 from fairlead.client.source import RemoteSource
-from fairlead.client.transport import Address
 from fairlead.core.settings import Settings
-from fairlead.sdk.connection import Openings
-from fairlead.worker.beating import Remote
-from fairlead.worker.keeper import Keeper, ProcessKeeper, ThreadKeeper
+from fairlead.worker.keeper.keeper import Keeper, ProcessKeeper, ThreadKeeper
+from fairlead.worker.keeper.lease_renewal import Remote
 
 
 class RemoteConnection(Openings[RemoteEngine]):

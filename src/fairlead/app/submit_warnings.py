@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead.core.explanation import Cause, CauseCode
+from fairlead.core.explain.explanation import Cause, CauseCode
 
 log = logging.getLogger("fairlead.submit")
 

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask
-from fairlead.core.identity import TaskId, parse_task_id
-from fairlead.core.instant import SECOND, Span, span
-from fairlead.core.retry import Backoff, RetryRule, RetryRules, check_rules, error_name
-from fairlead.core.submission import Submission
+from fairlead.admin.facade import Facade
+from fairlead.app.connection import Link
+from fairlead.app.handle import TaskHandle
+from fairlead.app.submit_warnings import heed
+from fairlead.app.transaction import add_in, add_in_sync
+from fairlead.core.errors import FairleadError, InvalidTask
+from fairlead.core.identity import TaskId, names_of, parse_task_id
+from fairlead.core.instant import SECOND
+from fairlead.core.retry import Backoff, RetryRule, RetryRules, error_name
+from fairlead.core.submission import Submission, check
 from fairlead.core.task import OnFailure, Priority
+from fairlead.core.validation import Duration, instant_of, member_of, several_of, shown, span_of, text_of
 from fairlead.engine.engine import Submitted
-from fairlead.engine.inline import run_inline
-from fairlead.engine.lookout import FRESH
-from fairlead.sdk.connection import Link
-from fairlead.sdk.handle import TaskHandle
-from fairlead.sdk.heeding import heed
-from fairlead.sdk.transaction import add_in, add_in_sync
+from fairlead.engine.explain.eligibility import FRESH
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.worker.handlers import Handler
 
 P = ParamSpec("P")
@@ -35,19 +36,19 @@ R = TypeVar("R")
 class Options(TypedDict, total=False):
     """What can be said of a task beside its arguments."""
 
-    priority: str
+    priority: str | Priority
     queue: str
     requires: Iterable[str]
     """Capabilities a worker must have."""
-    timeout: float
-    """Seconds that an attempt may take."""
+    timeout: Duration
+    """How long an attempt may take: seconds, or a timedelta."""
     max_retries: int
     max_crashes: int
     backoff: Backoff
     retry_rules: Mapping[type[BaseException] | str, RetryRule | Literal["reject"]]
     """What becomes of a task after single kinds of errors, by type or by name: the first that fits an error counts."""
-    delay: float
-    """Seconds from now until the task is due."""
+    delay: Duration
+    """How long it is from now until the task is due: seconds, or a timedelta."""
     run_at: datetime
     """When the task is due; must have a time zone."""
     idempotency_key: str
@@ -117,20 +118,17 @@ class TaskDefinition(Generic[P, R]):
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Have a worker call the function with these arguments; the task is stored when this returns."""
         submission = self._submission(args, kwargs)
-        engine = await self._connect().engine()
-        submitted = await engine.submit(submission)
-        if time.monotonic() >= self._doubt_at:
-            heed(submitted.task.spec.type, await engine.doubts(submitted))
-            self._doubt_at = time.monotonic() + FRESH / SECOND
-        return self.handle(submitted)
+        return await self._submit(await self._connect().engine(), submission)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit`, from synchronous code."""
         submission = self._submission(args, kwargs)
-        engine = self._connect().inline()
-        submitted = run_inline(engine.submit(submission))
+        return run_inline(self._submit(self._connect().inline(), submission))
+
+    async def _submit(self, engine: Facade, submission: Submission) -> TaskHandle[R]:
+        submitted = await engine.submit(submission)
         if time.monotonic() >= self._doubt_at:
-            heed(submitted.task.spec.type, run_inline(engine.doubts(submitted)))
+            heed(submitted.task.spec.type, await engine.doubts(submitted))
             self._doubt_at = time.monotonic() + FRESH / SECOND
         return self.handle(submitted)
 
@@ -140,19 +138,17 @@ class TaskDefinition(Generic[P, R]):
         Each call is of this task type, and has the options of the definition that made it.
         """
         submissions = self._submissions(calls)
-        engine = await self._connect().engine()
-        answers = await engine.submit_many(submissions)
-        for first in _first_stored(answers):
-            heed(first.task.spec.type, await engine.doubts(first))
-        return self._handles(answers)
+        return await self._submit_many(await self._connect().engine(), submissions)
 
     def submit_many_sync(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
         """`submit_many`, from synchronous code."""
         submissions = self._submissions(calls)
-        engine = self._connect().inline()
-        answers = run_inline(engine.submit_many(submissions))
+        return run_inline(self._submit_many(self._connect().inline(), submissions))
+
+    async def _submit_many(self, engine: Facade, submissions: Sequence[Submission]) -> list[TaskHandle[R]]:
+        answers = await engine.submit_many(submissions)
         for first in _first_stored(answers):
-            heed(first.task.spec.type, run_inline(engine.doubts(first)))
+            heed(first.task.spec.type, await engine.doubts(first))
         return self._handles(answers)
 
     async def submit_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
@@ -175,7 +171,10 @@ class TaskDefinition(Generic[P, R]):
         return self.handle(Submitted(task))
 
     def _submissions(self, calls: Iterable[Call[R]]) -> list[Submission]:
-        submissions = [call.submission for call in calls]
+        try:
+            submissions = [call.submission for call in calls]
+        except (AttributeError, TypeError):
+            raise InvalidTask("calls", f"calls {shown(calls)} are not calls; make each with task.call(…)") from None
         for submission in submissions:
             if submission.type != self._template.type:
                 raise InvalidTask(
@@ -228,39 +227,25 @@ def _first_stored(answers: Iterable[Submitted | FairleadError]) -> list[Submitte
 
 
 def template(task_type: str, options: Mapping[str, Any]) -> Submission:
-    """A submission of this type with these options and no arguments yet."""
+    """A submission of this type with these options and no arguments yet; raises InvalidTask for one that is wrong."""
     return amended(Submission(type=task_type), options)
 
 
 def amended(submission: Submission, options: Mapping[str, Any]) -> Submission:
-    """A submission with some options changed."""
-    return replace(submission, **_fields(options))
+    """A submission with some options changed; raises InvalidTask for one that is wrong."""
+    return check(replace(submission, **_fields(options)))
 
 
 def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in the engine's terms: enums for words, microseconds for seconds."""
+    """Options in the engine's terms: enums for words, microseconds for seconds. What they may be is for the core."""
     fields = dict(options)
     unknown = fields.keys() - Options.__annotations__.keys()
     if unknown:
         known = ", ".join(sorted(Options.__annotations__))
         raise InvalidTask(min(unknown), f"option {min(unknown)!r} is unknown; the options are {known}")
-    if "priority" in fields:
-        fields["priority"] = Priority.parse(fields["priority"])
-    for name in ("timeout", "delay"):
-        if fields.get(name) is not None:
-            fields[name] = _span(name, fields[name])
-    if "requires" in fields:
-        fields["requires"] = frozenset(_several("requires", fields["requires"]))
-    if "tags" in fields:
-        fields["tags"] = tuple(_several("tags", fields["tags"]))
-    if "after" in fields:
-        fields["after"] = tuple(_id_of(one) for one in _several("after", fields["after"]))
-    if "on_failure" in fields:
-        fields["on_failure"] = _on_failure(fields["on_failure"])
-    if fields.get("run_at") is not None:
-        fields["run_at"] = _instant(fields["run_at"])
-    if "retry_rules" in fields:
-        fields["retry_rules"] = _rules(fields["retry_rules"])
+    for name, said in options.items():
+        if said is not None and name in _MEANINGS:
+            fields[name] = _MEANINGS[name](name, said)
     # One moment replaces the other when a task type's option is overridden.
     if "run_at" in fields and "delay" not in fields:
         fields["delay"] = None
@@ -280,40 +265,22 @@ def _without_function(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _key(made: object) -> str:
-    if not isinstance(made, str):
-        raise InvalidTask("concurrency_key", f"concurrency_key {made!r} is not a text; have its function return one")
-    return made
+    key = text_of(made)
+    if not isinstance(key, str):
+        raise InvalidTask(
+            "concurrency_key", f"concurrency_key {shown(key)} is not a text; have its function return one"
+        )
+    return key
 
 
-def _span(name: str, seconds: float) -> Span:
-    if not math.isfinite(seconds):
-        raise InvalidTask(name, f"{name} {seconds} is not a number of seconds; leave it out for the default")
-    return span(seconds)
+def _rules(name: str, written: object) -> RetryRules | None:
+    if not isinstance(written, Mapping):
+        raise InvalidTask(name, f"{name} {shown(written)} is no mapping of errors to rules; write a dict")
+    return {_error(error): _rule(said) for error, said in written.items()} or None
 
 
-def _several(name: str, values: Iterable[Any]) -> Iterable[Any]:
-    if isinstance(values, str):
-        raise InvalidTask(name, f"{name} {values!r} is one word; write {{{values!r}}}")
-    return values
-
-
-def _rules(written: Mapping[type[BaseException] | str, RetryRule | str] | None) -> RetryRules | None:
-    rules: RetryRules = {}
-    if written is not None and not isinstance(written, Mapping):
-        raise InvalidTask("retry_rules", f"retry_rules {written!r} is no mapping of errors to rules; write a dict")
-    for error, said in (written or {}).items():
-        name = _error(error)
-        if said == "reject":
-            rules[name] = RetryRule(reject=True)
-        elif isinstance(said, RetryRule):
-            rules[name] = said
-        else:
-            raise InvalidTask("retry_rules", f"the retry rule for {name!r} is {said!r}; use a RetryRule, or 'reject'")
-    try:
-        check_rules(rules)
-    except InvalidSettings as error:
-        raise InvalidTask("retry_rules", str(error)) from None
-    return rules or None
+def _rule(said: Any) -> Any:
+    return RetryRule(reject=True) if isinstance(said, str) and said == "reject" else said
 
 
 def _error(written: object) -> str:
@@ -321,21 +288,43 @@ def _error(written: object) -> str:
         return written
     if isinstance(written, type) and issubclass(written, BaseException):
         return error_name(written)
-    raise InvalidTask("retry_rules", f"a retry rule is for {written!r}; use an exception's type, or its name")
+    raise InvalidTask(
+        "retry_rules", f"retry_rules has a rule for {shown(written)}; use an exception's type, or its name"
+    )
 
 
-def _id_of(task: Any) -> TaskId:
-    return task.id if isinstance(task, TaskHandle) else parse_task_id(task)
+def _ids(name: str, tasks: object) -> tuple[TaskId, ...]:
+    return tuple(_id(name, one) for one in several_of(name, tasks, _TASKS))
 
 
-def _on_failure(word: str) -> OnFailure:
-    try:
-        return OnFailure(word)
-    except ValueError:
-        raise InvalidTask("on_failure", f"on_failure {word!r} is unknown; use one of {', '.join(OnFailure)}") from None
+def _id(name: str, one: object) -> TaskId:
+    if isinstance(one, TaskHandle):
+        return one.id
+    if isinstance(one, str):
+        try:
+            return parse_task_id(one)
+        except InvalidTask as error:
+            raise InvalidTask(name, f"{name}: {error}") from None
+    position = ", which is a position; only a batch over HTTP has those" if type(one) is int else ""
+    raise InvalidTask(name, f"{name} names {shown(one)}{position}; {_TASKS}")
 
 
-def _instant(moment: datetime) -> int:
-    if moment.tzinfo is None:
-        raise InvalidTask("run_at", f"run_at {moment.isoformat()} has no time zone; use datetime.now(timezone.utc)")
-    return round(moment.timestamp() * SECOND)
+_TASKS: Final = "write a list of handles, or of ids as submit returned them"
+
+_MEANINGS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "priority": lambda _, said: Priority.parse(said),
+    "queue": lambda _, said: text_of(said),
+    "requires": lambda name, said: frozenset(names_of(name, said)),
+    "timeout": span_of,
+    "retry_rules": _rules,
+    "delay": span_of,
+    "run_at": instant_of,
+    "idempotency_key": lambda _, said: text_of(said),
+    "tenant": lambda _, said: text_of(said),
+    "tags": names_of,
+    "trace": lambda _, said: text_of(said),
+    "concurrency_key": lambda _, said: text_of(said),
+    "after": _ids,
+    "on_failure": lambda name, said: member_of(name, said, OnFailure),
+}
+"""What users mean by an option, where the engine has it in another form."""

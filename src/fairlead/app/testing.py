@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from fairlead.core.identity import WorkerId
-from fairlead.core.instant import Instant, span
-from fairlead.core.schedule import Schedule
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.sweeper import Sweeper
+from fairlead.app.connection import Connection
+from fairlead.core.identity import TaskId, WorkerId
+from fairlead.core.instant import SECOND, Instant, Span
+from fairlead.core.instant import seconds as to_seconds
+from fairlead.core.schedules.schedule import Schedule
 from fairlead.core.settings import Settings
 from fairlead.core.task import State, Task
-from fairlead.engine.clock import ManualClock
-from fairlead.engine.engine import Engine
-from fairlead.engine.inline import run_inline
-from fairlead.engine.sweep import Sweeper
-from fairlead.sdk.connection import Connection
+from fairlead.core.validation import Duration, delay_of, setting_of
+from fairlead.engine.runtime.clock import ManualClock
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.values import Filter
+from fairlead.worker.attempt import Attempt, Stop
 from fairlead.worker.handlers import Handlers
-from fairlead.worker.keeper import Failed, Listener
+from fairlead.worker.keeper.keeper import Failed, Listener
 from fairlead.worker.source import EngineSource
 from fairlead.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from fairlead.sdk.remote import RemoteConnection
+    from fairlead.app.remote import RemoteConnection
 
 Way: TypeAlias = "Connection | RemoteConnection"
 """The way of an app to its tasks."""
@@ -42,7 +46,9 @@ class Rehearsal:
         settings: Settings,
         swap: Callable[[Way], Way],
         schedules: Mapping[str, Schedule] | None = None,
+        patience: Duration = 10.0,
     ) -> None:
+        self._patience = to_seconds(setting_of("patience", patience, least=1))
         self._handlers = handlers
         self._schedules = schedules or {}
         self._settings = settings
@@ -70,13 +76,13 @@ class Rehearsal:
     ) -> None:
         self.__exit__(kind, error, traceback)
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Duration) -> None:
         """Let time pass while nobody works; `run` then runs what has become due, as after a stop of that length."""
-        self.clock.advance(span(seconds))
+        self.clock.advance(delay_of("seconds", seconds))
 
-    async def travel(self, seconds: float) -> int:
+    async def travel(self, seconds: Duration) -> int:
         """Let time pass while all that becomes due is run, schedules too; how many attempts were made."""
-        until = self.clock.now() + span(seconds)
+        until = self.clock.now() + delay_of("seconds", seconds)
         attempts = await self.run()
         while (due := await self._next_due()) is not None and due <= until:
             self.clock.advance(due - self.clock.now())
@@ -94,7 +100,7 @@ class Rehearsal:
             worker = self._worker(engine, ready)
             try:
                 started = await worker.once() if ready else 0
-                await worker.idle()
+                await worker.finish(self._keep_time)
             finally:
                 await worker.close()
             attempts += started
@@ -117,7 +123,7 @@ class Rehearsal:
             attempts += await self.run()
         raise RuntimeError(f"tasks are still scheduled after {_ROUNDS} rounds; does a task retry for ever?")
 
-    def travel_sync(self, seconds: float) -> int:
+    def travel_sync(self, seconds: Duration) -> int:
         """`travel`, from a synchronous test."""
         return asyncio.run(self.travel(seconds))
 
@@ -129,6 +135,15 @@ class Rehearsal:
         """`run_all`, from a synchronous test."""
         return asyncio.run(self.run_all())
 
+    def _keep_time(self, running: Sequence[Attempt]) -> None:
+        """Stop attempts whose time is up in the rehearsal; when all that run hang, let it pass to the first of them."""
+        began = time.monotonic() - self._patience
+        if running and all(_began(attempt) <= began for attempt in running):
+            self.clock.advance(max(0, min(map(_until, running)) - self.clock.now()))
+        for attempt in running:
+            if _until(attempt) <= self.clock.now():
+                attempt.stop(Stop.TIMEOUT)
+
     async def _next_due(self) -> Instant | None:
         """When a task or a schedule is due that is not yet."""
         engine = await self._connection.engine()
@@ -137,7 +152,7 @@ class Rehearsal:
         moments += [at for entry in await engine.schedules.all() if (at := entry.attention) is not None]
         return min((at for at in moments if at > self.clock.now()), default=None)
 
-    def _worker(self, engine: Engine, ready: list[Task]) -> Worker:
+    def _worker(self, engine: AdminEngine, ready: list[Task]) -> Worker:
         """A worker with every capability that the ready tasks ask for."""
         source = EngineSource(
             engine,
@@ -147,6 +162,17 @@ class Rehearsal:
             self._handlers.types,
         )
         return Worker(source, self._handlers, _NoKeeper())
+
+
+def _began(attempt: Attempt) -> float:
+    """When an attempt began in real time, on the monotonic clock."""
+    return attempt.deadline - attempt.task.status.timeout / SECOND
+
+
+def _until(attempt: Attempt) -> Instant:
+    """When an attempt's time is up in the rehearsal."""
+    status = attempt.task.status
+    return (status.started_at or 0) + status.timeout
 
 
 class _NoKeeper:
@@ -159,5 +185,10 @@ class _NoKeeper:
     def hold(self, tasks: list[Task]) -> None: ...
 
     def drop(self, tasks: list[Task]) -> None: ...
+
+    def allow(self, task: Task, seconds: float) -> None: ...
+
+    def allowance(self, task_id: TaskId) -> Span:
+        return 0
 
     async def close(self) -> None: ...

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fairlead.core.errors import InvalidSettings, InvalidTask
+from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
+from fairlead.engine.submit import key_held
+from fairlead.storage.open import is_postgres
 
 
 async def add_in(connection: Any, url: str, task: Task, now: Instant) -> None:
@@ -58,7 +60,7 @@ def _driver(connection: Any) -> str:
 
 
 def _written(url: str, task: Task, now: Instant, *, numbered: bool) -> tuple[Any, Any]:
-    if not url.startswith(("postgresql:", "postgres:")):
+    if not is_postgres(url):
         raise InvalidSettings("submit_in needs an app on PostgreSQL: only there can its task be part of a transaction")
     from fairlead.storage.postgres.transactional import ParameterStyle, addition
 
@@ -71,8 +73,4 @@ def _check(row: Sequence[Any] | None, task: Task) -> None:
     from fairlead.storage.postgres.transactional import refused_by
 
     if row is None or refused_by(row):
-        raise InvalidTask(
-            "idempotency_key",
-            f"idempotency_key {task.spec.idempotency_key!r} is held by another task of queue {task.spec.queue!r}, so "
-            f"this transaction submits nothing; use another key, or submit outside it to get that task",
-        )
+        raise key_held(task)

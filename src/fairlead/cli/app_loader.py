@@ -14,12 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from fairlead.app.app import Fairlead
+from fairlead.app.builtin import builtin_app
+from fairlead.app.config import Configuration
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.settings import Settings
-from fairlead.engine.observe import Observer
-from fairlead.sdk.app import Fairlead
-from fairlead.sdk.builtin import builtin_app
-from fairlead.sdk.configuration import Configuration, masked
+from fairlead.core.text.secret_mask import masked
+from fairlead.engine.events.observers import Observer
 
 log = logging.getLogger("fairlead.cli")
 
@@ -86,7 +87,7 @@ def _broken(name: str, error: Exception) -> str:
 
 
 def _find(module: ModuleType, attribute: str) -> Fairlead:
-    apps = [name for name, value in vars(module).items() if isinstance(value, Fairlead)]
+    apps = [name for name, value in vars(module).items() if issubclass(type(value), Fairlead)]
     target: object = module
     for part in attribute.split("."):
         try:
@@ -117,10 +118,10 @@ def _bind(app: Fairlead, configuration: Configuration, observers: tuple[Observer
     this app, go before configured ones; an app without any has taken the configured ones by itself.
     """
     origin = configuration.origins.get("store")
-    url = app.store if origin is None else configuration.store
+    url = app.store if origin is None else configuration.store_url
     if url != app.store:
-        log.info("the store is %s, from %s; the app itself names %s", masked(url), origin, masked(app.store))
+        log.info("using the store %s from %s; the app itself names %s", masked(url), origin, masked(app.store))
     if configuration.engine_settings() not in (Settings(), app.settings):
-        log.warning("the app brings settings of its own, so those from the configuration that differ have no effect")
+        log.warning("the app has its own settings: settings of the configuration that differ from them have no effect")
     journal = app.journal if configuration.journal is None else configuration.journal_url
     app.rebind(url, observers, journal=journal, api_key=configuration.api_key)

@@ -6,7 +6,7 @@ from typing import Annotated, Final, TypeAlias
 
 from cyclopts import Parameter
 
-from fairlead.sdk.keys import KEYS
+from fairlead.app.config_keys import KEYS
 
 Text: TypeAlias = str | None
 """A setting's value as it was written; the configuration converts it, with the same errors as for a variable."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from fairlead.app.config import Configuration
 from fairlead.cli.options import Shared
-from fairlead.sdk.configuration import Configuration
 from fairlead.worker.logs import LogSetup, log_handler, start_logging
-from fairlead.worker.transitions import TransitionLog
+from fairlead.worker.task_log import TransitionLog
 
 
 def start_logs(configuration: Configuration, common: Shared) -> TransitionLog:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
+from fairlead.app.config import Configuration, load
+from fairlead.app.config_keys import KEYS
+from fairlead.app.connect import check_store, connect
+from fairlead.app.connection import Connection, Link
 from fairlead.core.errors import InvalidSettings, StoreUnavailable
-from fairlead.sdk.configuration import Configuration, load
-from fairlead.sdk.connection import Connection, Link
-from fairlead.sdk.keys import KEYS
-from fairlead.sdk.linking import check_store, connect
+from fairlead.core.text.secret_mask import masked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +47,13 @@ class SharedWithStore(Shared):
     ] = None
 
 
+PLAIN: Final = Parameter(negative=(), show_default=False)
+"""What all options have in common: no second one that undoes it, and their defaults are told in words."""
+
 Common: TypeAlias = Annotated[Shared, Parameter(name="*")]
 CommonWithStore: TypeAlias = Annotated[SharedWithStore, Parameter(name="*")]
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 COMMON: Final = Shared()
 COMMON_WITH_STORE: Final = SharedWithStore()
@@ -75,10 +82,10 @@ def reached(common: SharedWithStore, *, create: bool = False) -> Iterator[Link]:
     Only with `create` is a store made where there is none.
     """
     configuration = configured(common)
-    check_store(configuration.store, configuration.journal_url)
+    check_store(configuration.store_url, configuration.journal_url)
     _check_reachable(configuration.store, create=create)
     connection = connect(
-        configuration.store,
+        configuration.store_url,
         configuration.engine_settings(),
         journal=configuration.journal_url,
         api_key=configuration.api_key,
@@ -95,26 +102,35 @@ def connected(common: SharedWithStore, *, create: bool = False) -> Iterator[Conn
     with reached(common, create=create) as link:
         if not isinstance(link, Connection):
             raise InvalidSettings(
-                f"{link.url} is a server, and this command needs the store itself; run it where the store can be "
-                f"reached, with the store's own URL"
+                f"{masked(link.url)} is a server, and this command needs the store itself; run it where the store can "
+                f"be reached, with the store's own URL"
             )
         yield link
 
 
 def _check_reachable(url: str, *, create: bool) -> None:
-    parts = urlsplit(url)
-    if parts.scheme == "memory":
+    if url.startswith("memory:"):
         raise InvalidSettings(
-            f"the store {url} lives inside one process, so this command cannot reach it; use sqlite:///path/to/file.db"
+            f"the store {masked(url)} lives inside one process, so this command cannot reach it; "
+            f"use sqlite:///path/to/file.db"
         )
-    if parts.scheme == "sqlite" and not create:
-        file = Path(unquote(parts.path.removeprefix("/")))
+    if url.startswith("sqlite:") and not create:
+        file = Path(unquote(urlsplit(url).path.removeprefix("/")))
         if not file.exists():
             # Looking must not leave an empty file behind in whatever folder one happens to be.
             raise StoreUnavailable(
-                f"there is no store at {url}: the file {file.absolute()} does not exist; "
+                f"there is no store at {masked(url)}: the file {file.absolute()} does not exist; "
                 f"name another with --store or FAIRLEAD_STORE, or submit a task to make it"
             )
+
+
+def whole(kind: Any, tokens: Sequence[Token]) -> int:
+    """The whole number that is written; what is none is refused rather than rounded."""
+    del kind
+    (token,) = tokens
+    if not _WHOLE.fullmatch(token.value):
+        raise ValueError(f"{token.value!r} is not a whole number; write one without a point")
+    return int(token.value)
 
 
 def words(option: str | None) -> tuple[str, ...]:

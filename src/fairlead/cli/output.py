@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from fairlead.wire.plain import clean as clean
-from fairlead.wire.plain import one_line as one_line
+from fairlead.core.text.secret_mask import masked_text
+from fairlead.wire.safe_text import clean as clean
+from fairlead.wire.safe_text import one_line as one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +28,7 @@ _LEAST: Final = 8
 
 def complain(message: str, *, as_json: bool, pointer: str = "") -> None:
     """Say on stderr what is wrong, in one line; and where, in two more."""
+    message = masked_text(message)
     if as_json:
         said = {"error": message, "pointer": pointer} if pointer else {"error": message}
         sys.stderr.write(msgspec.json.encode(said).decode() + "\n")
@@ -38,6 +40,7 @@ def complain(message: str, *, as_json: bool, pointer: str = "") -> None:
 
 def warn(message: str, code: str, *, as_json: bool) -> None:
     """Say on stderr what may not be as it is meant to be, in one line."""
+    message = masked_text(message)
     if as_json:
         sys.stderr.write(msgspec.json.encode({"warning": message, "code": code}).decode() + "\n")
     else:

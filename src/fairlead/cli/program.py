@@ -10,10 +10,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group, UnknownOptionError
 
 from fairlead._version import __version__
+from fairlead.cli.options import PLAIN
 from fairlead.cli.output import complain
+from fairlead.core import extras
 from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask, QueryError
 
 OK: Final = 0
@@ -28,35 +30,47 @@ STORE: Final = Group.create_ordered("Store")
 ABOUT: Final = Group.create_ordered("About")
 
 COMMANDS: Final = {
-    "up": (RUNNING, "fairlead.cli.up:up"),
-    "worker": (RUNNING, "fairlead.cli.working:worker"),
-    "serve": (RUNNING, "fairlead.cli.serving:serve"),
-    "keys": (RUNNING, "fairlead.cli.keys:keys"),
-    "submit": (TASKS, "fairlead.cli.submitting:submit"),
-    "show": (TASKS, "fairlead.cli.looking:show"),
-    "explain": (TASKS, "fairlead.cli.explaining:explain"),
-    "watch": (TASKS, "fairlead.cli.following:watch"),
-    "list": (TASKS, "fairlead.cli.looking:list_tasks"),
-    "stats": (TASKS, "fairlead.cli.looking:stats"),
-    "top": (OPERATING, "fairlead.cli.top:top"),
-    "queues": (OPERATING, "fairlead.cli.queues:queues"),
-    "circuits": (OPERATING, "fairlead.cli.circuits:circuits"),
-    "workers": (OPERATING, "fairlead.cli.workers:workers"),
-    "autoscale": (OPERATING, "fairlead.cli.scaling:autoscale"),
-    "cancel": (TASKS, "fairlead.cli.acting:cancel"),
-    "prioritize": (TASKS, "fairlead.cli.acting:prioritize"),
-    "replay": (TASKS, "fairlead.cli.acting:replay"),
-    "discard": (TASKS, "fairlead.cli.acting:discard"),
-    "dlq": (TASKS, "fairlead.cli.dead_letters:dlq"),
-    "operations": (TASKS, "fairlead.cli.operations:operations"),
-    "schedule": (TASKS, "fairlead.cli.schedules:schedule"),
-    "rebuild": (STORE, "fairlead.cli.rebuilding:rebuild"),
-    "migrate": (STORE, "fairlead.cli.migrating:migrate"),
-    "doctor": (STORE, "fairlead.cli.doctor:doctor"),
-    "config": (ABOUT, "fairlead.cli.about:config"),
-    "version": (ABOUT, "fairlead.cli.about:version"),
+    "up": (RUNNING, "fairlead.cli.commands.up:up"),
+    "worker": (RUNNING, "fairlead.cli.commands.worker:worker"),
+    "serve": (RUNNING, "fairlead.cli.commands.serve:serve"),
+    "keys": (RUNNING, "fairlead.cli.commands.keys:keys"),
+    "submit": (TASKS, "fairlead.cli.commands.tasks.submit:submit"),
+    "show": (TASKS, "fairlead.cli.commands.tasks.show:show"),
+    "explain": (TASKS, "fairlead.cli.commands.tasks.explain:explain"),
+    "watch": (TASKS, "fairlead.cli.commands.tasks.watch:watch"),
+    "list": (TASKS, "fairlead.cli.commands.tasks.show:list_tasks"),
+    "stats": (TASKS, "fairlead.cli.commands.tasks.show:stats"),
+    "top": (OPERATING, "fairlead.cli.top.command:top"),
+    "queues": (OPERATING, "fairlead.cli.commands.queues:queues"),
+    "circuits": (OPERATING, "fairlead.cli.commands.circuits:circuits"),
+    "workers": (OPERATING, "fairlead.cli.commands.workers:workers"),
+    "autoscale": (OPERATING, "fairlead.cli.commands.autoscale:autoscale"),
+    "cancel": (TASKS, "fairlead.cli.commands.tasks.change_tasks:cancel"),
+    "prioritize": (TASKS, "fairlead.cli.commands.tasks.change_tasks:prioritize"),
+    "replay": (TASKS, "fairlead.cli.commands.tasks.change_tasks:replay"),
+    "discard": (TASKS, "fairlead.cli.commands.tasks.change_tasks:discard"),
+    "dlq": (TASKS, "fairlead.cli.commands.tasks.dead_letters:dlq"),
+    "operations": (TASKS, "fairlead.cli.commands.operations:operations"),
+    "schedule": (TASKS, "fairlead.cli.commands.schedules:schedule"),
+    "quarantine": (STORE, "fairlead.cli.commands.quarantine:quarantine"),
+    "rebuild": (STORE, "fairlead.cli.commands.rebuild:rebuild"),
+    "migrate": (STORE, "fairlead.cli.commands.migrate:migrate"),
+    "doctor": (STORE, "fairlead.cli.commands.doctor:doctor"),
+    "config": (ABOUT, "fairlead.cli.commands.about:config"),
+    "version": (ABOUT, "fairlead.cli.commands.about:version"),
 }
 """Every command: its group in the help, and its function, which is imported when it is needed."""
+
+
+RENAMED: Final = {
+    ("submit", "--timeout-seconds"): "--wait-timeout",
+    ("list", "--after"): "--cursor",
+    ("dlq", "--after"): "--cursor",
+    ("workers", "--host"): "--on-host",
+    ("keys", "--rate"): "--rate-limit",
+    **{(command, "--rate"): "--max-rate" for command in ("cancel", "prioritize", "replay", "discard", "dlq")},
+}
+"""What options are called now that had another name in a command."""
 
 
 def program(*, wanted: str | None = None) -> App:
@@ -65,7 +79,7 @@ def program(*, wanted: str | None = None) -> App:
         name="fairlead",
         help="A priority task queue that never starves a task, never loses one, and can say why each one waits.",
         version=__version__,
-        default_parameter=Parameter(negative=(), show_default=False),
+        default_parameter=PLAIN,
         group_commands=ABOUT,
         help_format="markdown",
         print_error=False,
@@ -90,6 +104,9 @@ def run(arguments: Sequence[str]) -> int:
     except QueryError as error:
         complain(str(error), as_json="--json" in arguments, pointer=error.pointer)
         return MISUSED
+    except UnknownOptionError as error:
+        complain(_unknown(error, arguments[0]), as_json="--json" in arguments)
+        return MISUSED
     except (CycloptsError, InvalidTask, InvalidSettings) as error:
         complain(str(error), as_json="--json" in arguments)
         return MISUSED
@@ -100,7 +117,19 @@ def run(arguments: Sequence[str]) -> int:
     except (FairleadError, TimeoutError) as error:
         complain(str(error), as_json="--json" in arguments)
         return FAILED
+    except ModuleNotFoundError as error:
+        if (told := extras.told(error, "this")) is None:
+            raise
+        complain(told, as_json="--json" in arguments)
+        return MISUSED
     except KeyboardInterrupt:
         complain("interrupted", as_json="--json" in arguments)
         return INTERRUPTED
     return code if isinstance(code, int) else OK
+
+
+def _unknown(error: UnknownOptionError, command: str) -> str:
+    """What is said of an option that is not there: what it is called now, if it had another name."""
+    option, _, _ = (error.token.keyword or error.token.value).partition("=")
+    renamed = RENAMED.get((command, option))
+    return str(error) if renamed is None else f"Unknown option: {option}. It is called {renamed} now."

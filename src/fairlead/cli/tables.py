@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fairlead.cli.circuits import described
-from fairlead.cli.moments import ago, brief
+from fairlead.cli.commands.circuits import described
 from fairlead.cli.output import Cell, Column, on_terminal, pretty, write, write_styled, write_table
+from fairlead.cli.times import ago, brief
 from fairlead.core.circuit import CircuitState
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import After, Entry, Failure, Priority, State, Task
 from fairlead.engine.stats import Stats
-from fairlead.wire.moments import iso
+from fairlead.wire.times import iso
 
 STYLES: Final = {
     State.SCHEDULED: "cyan",
@@ -94,6 +94,9 @@ def summary(stats: Stats, now: Instant) -> Iterator[list[Cell]]:
         yield [Cell(f"the journal has yet to learn of {stats.journal_behind:,}", "dim")]
     if paused := _paused(stats):
         yield [Cell(paused, "yellow")]
+    if stats.quarantined:
+        aside = ", ".join(f"{count:,} {kind}" for kind, count in sorted(stats.quarantined.items()))
+        yield [Cell(f"in quarantine: {aside}; `fairlead quarantine list` shows them", "red")]
     for task_type, circuit in sorted(stats.circuits.items()):
         if circuit.state is not CircuitState.CLOSED:
             yield [Cell(f"circuit of {described(task_type, circuit, now)}", "yellow")]
@@ -160,8 +163,8 @@ def _optional_lines(task: Task) -> Iterator[tuple[str, str]]:
         yield "requires", ", ".join(spec.requires)
     if spec.tags:
         yield "tags", ", ".join(spec.tags)
-    if spec.idempotency_key is not None:
-        yield "key", spec.idempotency_key
+    if spec.key is not None:
+        yield "key", spec.key
     if spec.concurrency_key is not None:
         yield "runs with", spec.concurrency_key
     if spec.tenant is not None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from fairlead.core.order import Table
+from fairlead.admin.facade import Facade
+from fairlead.core.queues.order import Table
 from fairlead.core.task import Task
-from fairlead.engine.facade import Facade
-from fairlead.wire import shown
-from fairlead.wire.shown import TaskBrief, TaskWhole, with_field
+from fairlead.wire import task_shown
+from fairlead.wire.task_shown import TaskBrief, TaskListed, TaskWhole, with_field
 
 
 def brief(task: Task, engine: Facade) -> TaskBrief:
     """A task without what can be large."""
-    return shown.brief(task, _table(engine), engine.clock.now())
+    return task_shown.brief(task, _table(engine), engine.clock.now())
+
+
+def listed(task: Task, engine: Facade) -> TaskListed:
+    """A task with all that a submit takes."""
+    return task_shown.listed(task, _table(engine), engine.clock.now())
 
 
 def whole(task: Task, engine: Facade) -> TaskWhole:
     """A task with everything."""
-    return shown.whole(task, _table(engine), engine.clock.now())
+    return task_shown.whole(task, _table(engine), engine.clock.now())
 
 
 def _table(engine: Facade) -> Table:
@@ -25,4 +30,4 @@ def _table(engine: Facade) -> Table:
     return table
 
 
-__all__ = ["brief", "whole", "with_field"]
+__all__ = ["brief", "listed", "whole", "with_field"]

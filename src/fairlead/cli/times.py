@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from fairlead.core.errors import InvalidTask
-from fairlead.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND, Instant, brief, span
-from fairlead.wire.moments import instant_of
+from fairlead.core.instant import AT_ONCE, DAY, HOUR, LATEST, MINUTE, SECOND, Instant, brief
+from fairlead.core.validation import span_of
+from fairlead.wire.times import instant_of
 
 __all__ = ["ago", "brief", "check_seconds", "moment", "parse"]
 
@@ -38,19 +39,18 @@ def parse(option: str, text: str, now: Instant) -> Instant:
 
 def moment(at: Instant) -> datetime:
     """An instant as a datetime."""
-    return _EPOCH + timedelta(microseconds=at)
+    return _EPOCH + timedelta(microseconds=min(max(at, AT_ONCE), LATEST))
 
 
 def ago(at: Instant, now: Instant) -> str:
-    """How far an instant is from now: 5m ago, in 3h."""
+    """How far an instant is from now: 5m ago, in 3h; what is to be done at once has no moment of its own."""
+    if at == AT_ONCE:
+        return "now"
     return f"{brief(now - at)} ago" if at <= now else f"in {brief(at - now)}"
 
 
 def check_seconds(option: str, value: float | None) -> float | None:
     """Seconds that can be a span; raises InvalidTask for infinity and what is not a number."""
     if value is not None:
-        try:
-            span(value)
-        except (ValueError, OverflowError):
-            raise InvalidTask(option, f"{option} {value} is not a time; use seconds as a number") from None
+        span_of(option, value)
     return value

@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead.client.opening import open_transport
-from fairlead.client.protocol import WorkerCalls
-from fairlead.client.transport import Address
+from fairlead.client.http.transport import Address
+from fairlead.client.open import open_transport
+from fairlead.client.worker_protocol import WorkerCalls, timed_out
 from fairlead.core.errors import StoreUnavailable, WorkerNotFound
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.settings import Settings
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.values import Beat, Pulse
 
 _LOOKS_PER_BEAT: Final = 4
@@ -30,9 +30,6 @@ class RemoteLeases:
         self._look_interval = settings.heartbeat / SECOND / _LOOKS_PER_BEAT
         self._asked_at = 0.0
 
-    async def follow_clock(self) -> None:
-        """The server's clock is the one that counts, and it is there."""
-
     async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
         """Renew leases."""
         return await self._beat(beats, renew=True)
@@ -42,6 +39,10 @@ class RemoteLeases:
         if time.monotonic() - self._asked_at < self._look_interval:
             return [Pulse.HELD] * len(beats)
         return await self._beat(beats, renew=False)
+
+    async def time_out(self, beats: Sequence[Beat]) -> None:
+        """Settle attempts as timed out, for a worker that does not say so; what is lost stays lost."""
+        await self._calls.settle([timed_out(beat) for beat in beats])
 
     def close(self) -> None:
         """Close the way to the server."""

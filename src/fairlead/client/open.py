@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fairlead.client.blocking import Blocking
-from fairlead.client.proxied import BlockingProxied, StreamingProxied, is_proxied
-from fairlead.client.routes import route_to
-from fairlead.client.streaming import Streaming
-from fairlead.client.transport import Address, Transport, check_address
+from fairlead.client.http.address import route_to
+from fairlead.client.http.asynchronous import Streaming
+from fairlead.client.http.blocking import Blocking
+from fairlead.client.http.httpx_transport import BlockingProxied, StreamingProxied, is_proxied
+from fairlead.client.http.transport import Address, Transport, check_address
+from fairlead.core import extras
 from fairlead.core.errors import InvalidSettings
+from fairlead.core.text.secret_mask import masked
 
 _KEY: Final = re.compile(r"[!-~]+")
 
@@ -25,7 +27,7 @@ def open_transport(address: Address, *, blocking: bool) -> Transport:
             return BlockingProxied(address) if blocking else StreamingProxied(address)
         route = route_to(address)
     except ModuleNotFoundError as error:
-        raise InvalidSettings(
-            f"store URL {address.url!r} needs the package {error.name!r}; pip install 'fairlead[client]'"
-        ) from None
+        if (told := extras.told(error, f"store URL {masked(address.url)!r}", "client")) is None:
+            raise
+        raise InvalidSettings(told) from None
     return Blocking(address, route) if blocking else Streaming(address, route)

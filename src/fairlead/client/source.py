@@ -11,8 +11,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from fairlead._version import __version__
-from fairlead.client.protocol import WorkerCalls, register, said
-from fairlead.client.transport import Transport
+from fairlead.client.http.transport import Transport
+from fairlead.client.worker_protocol import WorkerCalls, register, said
 from fairlead.core.errors import LeaseLost, WorkerNotFound
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MILLISECOND, span
@@ -20,7 +20,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.task import Task
 from fairlead.engine.engine import Settlement
 from fairlead.storage.values import Beat, Pulse
-from fairlead.wire.workers import Registered, RegisterRequest
+from fairlead.wire.worker_protocol import Registered, RegisterRequest
 
 POLL_SECONDS: Final = 20.0
 """How long a poll waits for tasks: less than proxies let a request take."""
@@ -62,11 +62,13 @@ class RemoteSource:
         return self._worker
 
     def settings(self, settings: Settings) -> Settings:
-        """These settings with the server's lease and heartbeat, which are the ones that count."""
+        """These settings with the server's lease, heartbeat and grace, which are the ones that count."""
         if self._registered is None:
             return settings
         heartbeat = self._registered.heartbeat_interval_ms * MILLISECOND
-        return replace(settings, lease=span(self._registered.lease_seconds), heartbeat=heartbeat)
+        lease, grace = span(self._registered.lease_seconds), self._registered.grace_seconds
+        usual = Settings().grace
+        return replace(settings, lease=lease, heartbeat=heartbeat, grace=usual if grace is None else span(grace))
 
     async def join(self, capacity: int) -> float:
         self._capacity = capacity

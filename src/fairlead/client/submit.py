@@ -2,22 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from fairlead.client.joining import Joining
-from fairlead.client.problems import decoded, error_in
-from fairlead.client.tasks import request_of, submitted_task
-from fairlead.client.transport import Transport
+from fairlead.client.http.problems import decoded, error_in
+from fairlead.client.http.transport import Transport
 from fairlead.core.errors import FairleadError, InvalidTask, PayloadTooLarge
 from fairlead.core.identity import TaskId
 from fairlead.core.submission import Submission
+from fairlead.core.task import (
+    After,
+    Priority,
+    Spec,
+    State,
+    Status,
+    Task,
+)
 from fairlead.engine.engine import Submitted
 from fairlead.wire.explanations import cause_of
-from fairlead.wire.tasks import BATCH_LIMIT, BatchAnswer, TaskCreated
+from fairlead.wire.task_endpoints import SUBMIT_BATCH, SUBMIT_TASK
+from fairlead.wire.tasks import BATCH_LIMIT, BatchAnswer, TaskCreated, request_of
+from fairlead.wire.times import parse_iso
+
+_CLAIMED = "claimed"
+_parse_iso: Final = functools.lru_cache(maxsize=1)(parse_iso)
+"""Tasks that are submitted together share their moment."""
+
+
+def submitted_task(created: TaskCreated, submission: Submission) -> Task:
+    """The task that a submit was answered with."""
+    at = _parse_iso(created.created_at)
+    timeout = submission.timeout or 0
+    spec = Spec(
+        id=TaskId(created.task_id),
+        queue=created.queue,
+        type=created.task_type,
+        parameters=submission.parameters,
+        requires=tuple(sorted(submission.requires)),
+        created_at=at,
+        timeout=timeout,
+        max_retries=submission.max_retries or 0,
+        max_crashes=submission.max_crashes or 0,
+        idempotency_key=submission.idempotency_key,
+        tenant=submission.tenant,
+        tags=submission.tags,
+        trace=submission.trace,
+        concurrency_key=submission.concurrency_key,
+        after=After(
+            tasks=tuple(one for one in submission.after if not isinstance(one, int)), on_failure=submission.on_failure
+        )
+        if submission.after
+        else None,
+    )
+    ready_at = submission.run_at or at + (submission.delay or 0)
+    status = Status(
+        state=State(created.status),
+        priority=Priority.parse(created.priority),
+        ready_at=max(at, ready_at),
+        timeout=timeout,
+    )
+    return Task(spec, status)
+
+
+class Joining:
+    """Joins the submits of one event loop."""
+
+    def __init__(self, send: Callable[[Sequence[Submission]], Awaitable[Sequence[Submitted | FairleadError]]]) -> None:
+        self._send = send
+        self._turn: list[tuple[Submission, asyncio.Future[Submitted]]] = []
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def submit(self, submission: Submission) -> Submitted:
+        """Submit a task, along with whatever else is submitted in this turn."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Submitted] = loop.create_future()
+        self._turn.append((submission, answer))
+        if len(self._turn) == 1:
+            # A task begins in the next turn.
+            sending = loop.create_task(self._end_turn())
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+        return await answer
+
+    async def _end_turn(self) -> None:
+        # Whoever has been cancelled by now wants nothing any more.
+        turn = [(submission, answer) for submission, answer in self._turn if not answer.done()]
+        self._turn = []
+        told: Sequence[Submitted | Exception]
+        try:
+            told = await self._send([submission for submission, _ in turn]) if turn else ()
+        except asyncio.CancelledError:
+            for _, answer in turn:
+                answer.cancel()
+            raise
+        except Exception as error:
+            told = [error] * len(turn)
+        for (_, answer), one in zip(turn, told, strict=True):
+            if answer.done():
+                continue
+            if isinstance(one, Exception):
+                answer.set_exception(one)
+            else:
+                answer.set_result(one)
+
 
 _ROOM: Final = 8 * 1024 * 1024
 """How many bytes of tasks go into one request."""
@@ -48,7 +140,7 @@ class Submits:
         return answers
 
     async def _alone(self, submission: Submission) -> Submitted:
-        reply = await self._transport.ask("POST", "/api/v1/tasks", _body(submission))
+        reply = await self._transport.ask(SUBMIT_TASK.method, SUBMIT_TASK.path, _body(submission))
         return _submitted(decoded(reply, TaskCreated, self._transport.address, submission.queue), submission)
 
     async def _joined(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
@@ -68,7 +160,7 @@ class Submits:
 
     async def _batch(self, batch: Sequence[tuple[Submission, bytes]]) -> list[Submitted | FairleadError]:
         body = b'{"tasks":[%b]}' % b",".join(encoded for _, encoded in batch)
-        reply = await self._transport.ask("POST", "/api/v1/tasks/batch", body)
+        reply = await self._transport.ask(SUBMIT_BATCH.method, SUBMIT_BATCH.path, body)
         answers: list[Submitted | FairleadError] = []
         results = decoded(reply, BatchAnswer, self._transport.address).results
         for (submission, _), result in zip(batch, results, strict=True):

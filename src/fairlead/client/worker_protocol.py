@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
-from fairlead.client.problems import decoded, error_in
-from fairlead.client.transport import PATIENCE, Transport
+from fairlead.client.calls import ServerCalls
+from fairlead.client.http.problems import decoded, error_in
+from fairlead.client.http.transport import Transport
 from fairlead.core.errors import LeaseLost
 from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import SECOND, seconds, span
 from fairlead.core.task import After, Failure, Lease, Priority, Spec, State, Status, Task
 from fairlead.storage.values import Beat, Pulse
-from fairlead.wire.moments import parse_iso
-from fairlead.wire.workers import (
+from fairlead.wire.endpoint import Endpoint
+from fairlead.wire.times import parse_iso
+from fairlead.wire.worker_protocol import (
+    DEREGISTER,
+    HEARTBEAT,
     MOST_AT_ONCE,
+    POLL,
+    PROGRESS,
+    REGISTER,
+    RESULT,
     Deregistered,
     DeregisterRequest,
     HeartbeatNoted,
@@ -59,12 +67,13 @@ class WorkerCalls:
 
     def __init__(self, transport: Transport, worker: WorkerId) -> None:
         self._transport = transport
+        self._call = ServerCalls(transport)
         self.worker = worker
 
     async def poll(self, capabilities: Sequence[str], limit: int, wait: float) -> tuple[list[Task], bool]:
         """Tasks, best first, and whether the worker should drain."""
         body = PollRequest(capabilities=tuple(capabilities), available_capacity=limit, wait_seconds=wait)
-        polled = await self._ask("poll", body, Polled, patience=PATIENCE + wait)
+        polled = await self._ask(POLL, body, Polled, wait=wait)
         return [self._task(leased) for leased in polled.tasks], polled.should_drain
 
     async def progress(self, beat: Beat) -> Pulse:
@@ -72,9 +81,15 @@ class WorkerCalls:
         if beat.progress is None:
             raise ValueError(f"task {beat.id}: there is no progress to report")
         said = beat.progress.dated(0)
-        body = ProgressRequest(task_id=beat.id, lease=beat.token, percent=said.percent, message=said.message)
+        body = ProgressRequest(
+            task_id=beat.id,
+            lease=beat.token,
+            percent=said.percent,
+            message=said.message,
+            allowance_seconds=beat.allowance / SECOND,
+        )
         try:
-            noted = await self._ask("progress", body, ProgressNoted, subject=beat.id)
+            noted = await self._ask(PROGRESS, body, ProgressNoted, subject=beat.id)
         except LeaseLost:
             return Pulse.LOST
         return Pulse.CANCEL if noted.cancel else Pulse.HELD
@@ -84,7 +99,7 @@ class WorkerCalls:
         answers: list[State | LeaseLost] = []
         for batch in _batches(said):
             body = b'{"results":[%b]}' % b",".join(one.encoded for one in batch)
-            reply = await self._transport.ask("POST", self._path("result"), body)
+            reply = await self._transport.ask(RESULT.method, RESULT.path_to(worker_id=self.worker), body)
             noted = decoded(reply, ResultAnswer, self._transport.address)
             for one, answer in zip(batch, noted.results or (), strict=True):
                 if answer.problem is None:
@@ -109,10 +124,10 @@ class WorkerCalls:
         should_drain = False
         for start in range(0, max(1, len(beats)), MOST_AT_ONCE):
             some = beats[start : start + MOST_AT_ONCE]
-            running = tuple(Running(task_id=beat.id, lease=beat.token) for beat in some)
+            running = tuple(_running(beat) for beat in some)
             total = len(beats) if load is None else load
             body = HeartbeatRequest(current_load=total, status=status, running=running, renew=renew)
-            noted = await self._ask("heartbeat", body, HeartbeatNoted)
+            noted = await self._ask(HEARTBEAT, body, HeartbeatNoted)
             lost, cancel = set(noted.lost), set(noted.cancel)
             pulses += [
                 Pulse.LOST if beat.id in lost else Pulse.CANCEL if beat.id in cancel else Pulse.HELD for beat in some
@@ -122,14 +137,12 @@ class WorkerCalls:
 
     async def deregister(self) -> None:
         """Leave, and hand back all that the worker holds."""
-        await self._ask("deregister", DeregisterRequest(), Deregistered)
+        await self._ask(DEREGISTER, DeregisterRequest(), Deregistered)
 
-    async def _ask(self, call: str, body: Struct, kind: type[T], *, subject: str = "", patience: float = PATIENCE) -> T:
-        reply = await self._transport.ask("POST", self._path(call), _encode(body), patience=patience)
-        return decoded(reply, kind, self._transport.address, subject or self.worker)
-
-    def _path(self, call: str) -> str:
-        return f"/internal/workers/{self.worker}/{call}"
+    async def _ask(
+        self, endpoint: Endpoint[Any, Any], body: Struct, kind: type[T], *, subject: str = "", wait: float | None = None
+    ) -> T:
+        return await self._call(endpoint, kind, body, subject=subject or self.worker, wait=wait, worker_id=self.worker)
 
     def _task(self, leased: LeasedTask) -> Task:
         """A task as its handler's worker needs it; what only the store needs to know is not there."""
@@ -163,8 +176,7 @@ class WorkerCalls:
 
 async def register(transport: Transport, request: RegisterRequest) -> Registered:
     """Make a worker known to a server."""
-    reply = await transport.ask("POST", "/internal/workers/register", _encode(request))
-    return decoded(reply, Registered, transport.address)
+    return await ServerCalls(transport)(REGISTER, Registered, request)
 
 
 def said(task: Task, outcome: Outcome) -> Said:
@@ -178,6 +190,11 @@ def said(task: Task, outcome: Outcome) -> Said:
         )
         encoded = _encode(_result(task.id, task.status.lease.token, Failed(failure=failure, retriable=False)))
     return Said(task.id, encoded)
+
+
+def timed_out(beat: Beat) -> Said:
+    """That an attempt is over its timeout, by its lease."""
+    return Said(beat.id, _encode(_result(beat.id, beat.token, TimedOut())))
 
 
 def _result(task_id: TaskId, lease: LeaseToken, outcome: Outcome) -> Result:
@@ -225,3 +242,7 @@ def _batches(said: Sequence[Said]) -> list[list[Said]]:
         batches[-1].append(one)
         room -= len(one.encoded) + 1
     return batches
+
+
+def _running(beat: Beat) -> Running:
+    return Running(task_id=beat.id, lease=beat.token, allowance_seconds=beat.allowance / SECOND)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import LONGEST, MILLISECOND, MINUTE, SECOND, Instant, Span
 from fairlead.core.task import Reason, State, Status
+from fairlead.core.validation import bad_setting, check_count, check_number, check_span, check_type
 
 _SLICES: Final = 10
 """Into how many parts a window is cut: what is counted is forgotten by the part."""
@@ -49,16 +50,18 @@ class CircuitSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many tasks are let through then, in all processes together; all must pass."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.failure_ratio <= 1.0:
-            raise InvalidSettings(f"failure_ratio {self.failure_ratio} is no share; use more than 0.0, and at most 1.0")
-        for name in ("window", "open_for"):
-            value = getattr(self, name)
-            if not MILLISECOND <= value <= LONGEST:
-                raise InvalidSettings(f"{name} of {value / SECOND:g} s is out of range; use 0.001 seconds to a year")
-        if not 1 <= self.min_outcomes <= _MOST:
-            raise InvalidSettings(f"min_outcomes {self.min_outcomes} is out of range; use 1 to {_MOST:,}")
-        if not 1 <= self.probes <= _MOST_PROBES:
-            raise InvalidSettings(f"probes {self.probes} is out of range; use 1 to {_MOST_PROBES:,}")
+        check_number("failure_ratio", self.failure_ratio, 0.0, 1.0, bad_setting)
+        if not self.failure_ratio:
+            raise InvalidSettings("failure_ratio 0 is no share; use more than 0.0, and at most 1.0")
+        check_span("window", self.window, MILLISECOND, LONGEST, bad_setting)
+        check_span("open_for", self.open_for, MILLISECOND, LONGEST, bad_setting)
+        check_count("min_outcomes", self.min_outcomes, 1, _MOST, bad_setting)
+        check_count("probes", self.probes, 1, _MOST_PROBES, bad_setting)
+
+
+def check_circuit(name: str, value: object) -> CircuitSettings:
+    """The settings of a circuit, which have checked themselves when they were made."""
+    return check_type(name, value, CircuitSettings, "write CircuitSettings(…)", bad_setting)
 
 
 class Slice(Struct, frozen=True, array_like=True):
@@ -76,9 +79,15 @@ class Probe(Struct, frozen=True, array_like=True):
     count: int
     until: Instant
     """When they are given up: the process that took them may have died without a word."""
+    patience: Span = 0
+    """How long that was ahead when it was decided; 0 if an earlier version did."""
+
+    def is_held(self, now: Instant) -> bool:
+        """Whether they are still waited for: not for longer than they were to be, if the clock has gone back since."""
+        return now < self.until and (self.patience == 0 or self.until - now <= 2 * self.patience)
 
 
-class Answer(Struct, frozen=True):
+class ProbeAnswer(Struct, frozen=True):
     """What became of an attempt while the circuit was not closed."""
 
     token: str
@@ -192,11 +201,16 @@ def free_probes(circuit: Circuit, now: Instant) -> int:
         case CircuitState.CLOSED:
             return 0
         case CircuitState.OPEN:
-            until = circuit.status.until
-            return circuit.settings.probes if until is None or now >= until else 0
+            return circuit.settings.probes if _has_cooled(circuit, now) else 0
         case CircuitState.HALF_OPEN:
             out = sum(probe.count for probe in _held(circuit, now))
             return max(0, circuit.settings.probes - circuit.status.passed - out)
+
+
+def _has_cooled(circuit: Circuit, now: Instant) -> bool:
+    """Whether an open circuit has been open for long enough, or by a clock that has gone back since it opened."""
+    since, until = circuit.status.since, circuit.status.until
+    return until is None or now >= until or until - now > 2 * (until - since)
 
 
 def reserved(circuit: Circuit, token: str, wanted: int, until: Instant, now: Instant) -> tuple[Circuit, int]:
@@ -207,21 +221,26 @@ def reserved(circuit: Circuit, token: str, wanted: int, until: Instant, now: Ins
     status = circuit.status
     if circuit.state is CircuitState.OPEN:
         status = replace(status, state=CircuitState.HALF_OPEN, since=now, until=None)
-    probes = (*_held(circuit, now), Probe(token, granted, until))
+    probes = (*_held(circuit, now), Probe(token, granted, until, until - now))
     return replace(circuit, status=replace(status, probes=probes)), granted
 
 
-def confirmed(circuit: Circuit, token: str, taken: int, until: Instant) -> Circuit:
+def confirmed(circuit: Circuit, token: str, taken: int, until: Instant, now: Instant) -> Circuit:
     """The circuit when so many tasks were found for the room under this token, to be answered by this moment."""
+    return _with_probe(circuit, Probe(token, taken, until, until - now))
+
+
+def _with_probe(circuit: Circuit, changed: Probe) -> Circuit:
+    """The circuit with this probe in place of the one under its token; without it, if nothing is left of it."""
     probes = (
-        Probe(token, taken, until) if probe.token == token else probe
+        changed if probe.token == changed.token else probe
         for probe in circuit.status.probes
-        if taken or probe.token != token
+        if changed.count or probe.token != changed.token
     )
     return replace(circuit, status=replace(circuit.status, probes=tuple(probes)))
 
 
-def answered(circuit: Circuit, answers: Iterable[Answer], now: Instant) -> Circuit:
+def answered(circuit: Circuit, answers: Iterable[ProbeAnswer], now: Instant) -> Circuit:
     """The circuit after probes were answered; what was no probe of its own changes nothing."""
     for answer in answers:
         probe = next((each for each in circuit.status.probes if each.token == answer.token), None)
@@ -229,7 +248,7 @@ def answered(circuit: Circuit, answers: Iterable[Answer], now: Instant) -> Circu
             continue
         if answer.passed is False:
             return opened(circuit, now)
-        circuit = confirmed(circuit, probe.token, probe.count - 1, probe.until)
+        circuit = _with_probe(circuit, replace(probe, count=probe.count - 1))
         if answer.passed:
             circuit = replace(circuit, status=replace(circuit.status, passed=circuit.status.passed + 1))
             if circuit.status.passed >= circuit.settings.probes:
@@ -238,7 +257,7 @@ def answered(circuit: Circuit, answers: Iterable[Answer], now: Instant) -> Circu
 
 
 def _held(circuit: Circuit, now: Instant) -> tuple[Probe, ...]:
-    return tuple(probe for probe in circuit.status.probes if probe.until > now)
+    return tuple(probe for probe in circuit.status.probes if probe.is_held(now))
 
 
 def _recent(circuit: Circuit, now: Instant) -> tuple[Slice, ...]:

@@ -5,6 +5,7 @@
     │   ├── PayloadTooLarge
     │   └── InvalidSchedule     a schedule that can never fire as it is
     ├── InvalidSettings         a setting that makes no sense (also a ValueError)
+    │   └── BindingRefused      the queue holds tasks of others, so it cannot be bound to a tenant
     ├── QueryError              a query that cannot be read (also a ValueError)
     ├── QueueFull               the queue's bound is reached; try again later
     ├── TaskNotFound            no task has this id (also a LookupError)
@@ -15,7 +16,11 @@
     ├── ScheduleExists          a schedule with this name is there already
     ├── OperationNotFound       no operation has this id (also a LookupError)
     ├── OperationRefused        the operation cannot begin, go on or be stopped like this
+    ├── NotInQuarantine         nothing of this name was set aside (also a LookupError)
+    ├── RestoreRefused          what was set aside cannot go back to its place
     ├── WrongState              the task's state does not allow this
+    │   └── ForeignTask         the task's queue is bound to another tenant
+    ├── Forbidden               the caller's key is not for this; nothing was done
     ├── LeaseLost               the attempt no longer holds the task
     ├── TaskFailed              a result was asked for, and the task ended without one
     ├── Retry                   raised by a handler: try again, now or later
@@ -24,17 +29,40 @@
         ├── StoreUnavailable    out of reach or too slow: the outcome is unknown, repeating is safe
         ├── StoreFull           no space left: nothing was stored
         ├── StoreReadOnly       the store cannot be written: nothing was stored
-        ├── StoreRefused        a server does not let this caller do it: nothing was done
+        ├── StoreRefused        a server does not let this caller in, or do it: nothing was done
         └── StoreMismatch       not a fairlead store, damaged, or of another version
+            └── RecordUnreadable    one record, which is damaged and was set aside, or is of a newer version
 
 A message names the thing, the value and the remedy.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from fairlead.core.text.secret_mask import masked_text
+
+
+def _shown(said: object) -> str:
+    """What somebody asked for, as a message shows it, whatever it is."""
+    from fairlead.core.validation import shown  # It makes errors of those below.
+
+    return shown(said)
+
+
+def _plain(said: object) -> str:
+    """The same of an id, which needs no quotes."""
+    return said if isinstance(said, str) and said.isprintable() and len(said) <= _ID_LIMIT else _shown(said)
+
+
+_ID_LIMIT = 200
+
 
 class FairleadError(Exception):
-    """The root of the tree."""
+    """The root of the tree. Whatever its message says, no password of a URL is in it."""
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*(masked_text(each) if isinstance(each, str) else each for each in said))
 
 
 class InvalidTask(FairleadError, ValueError):
@@ -64,6 +92,10 @@ class InvalidSchedule(InvalidTask):
 
 class InvalidSettings(FairleadError, ValueError):
     """A setting that makes no sense."""
+
+
+class BindingRefused(InvalidSettings):
+    """The queue holds tasks of others, so it cannot be bound to this tenant. Nothing was changed."""
 
 
 class QueryError(FairleadError, ValueError):
@@ -106,7 +138,9 @@ class TaskNotFound(FairleadError, LookupError):
     """No task has this id: it never existed, or its retention has ended."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"no task {task_id}; the id is wrong, or the task ended and its retention has passed")
+        super().__init__(
+            f"task {_plain(task_id)} not found; the id is wrong, or the task has ended and its retention has passed"
+        )
         self.task_id = task_id
 
 
@@ -114,7 +148,7 @@ class KeyNotFound(FairleadError, LookupError):
     """No API key has this id or name."""
 
     def __init__(self, named: str) -> None:
-        super().__init__(f"no key {named!r}; `fairlead keys list` shows the ids and names of those there are")
+        super().__init__(f"key {_shown(named)} not found; `fairlead keys list` shows the ids and names of all keys")
         self.named = named
 
 
@@ -122,7 +156,9 @@ class WorkerNotFound(FairleadError, LookupError):
     """No worker has this id: it never joined, has left, or was forgotten."""
 
     def __init__(self, worker_id: str) -> None:
-        super().__init__(f"no worker {worker_id}; the id is wrong, or it has left or was forgotten and must join again")
+        super().__init__(
+            f"worker {_plain(worker_id)} not found; the id is wrong, or the worker has left and must register again"
+        )
         self.worker_id = worker_id
 
 
@@ -130,7 +166,9 @@ class ScheduleNotFound(FairleadError, LookupError):
     """No schedule has this name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"no schedule {name!r}; `fairlead schedule list` shows the names of those there are")
+        super().__init__(
+            f"schedule {_shown(name)} not found; `fairlead schedule list` shows the names of all schedules"
+        )
         self.name = name
 
 
@@ -138,7 +176,7 @@ class CircuitNotFound(FairleadError, LookupError):
     """No circuit is set for this task type."""
 
     def __init__(self, task_type: str) -> None:
-        super().__init__(f"task type {task_type!r} has no circuit; `fairlead circuits set` gives it one")
+        super().__init__(f"task type {_shown(task_type)} has no circuit breaker; `fairlead circuits set` gives it one")
         self.task_type = task_type
 
 
@@ -146,7 +184,9 @@ class ScheduleExists(FairleadError):
     """A schedule with this name is there already; it was left as it is."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the schedule {name!r} is there already; replace it, remove it, or choose another name")
+        super().__init__(
+            f"the schedule name {_shown(name)} is taken; replace that schedule, remove it, or choose another name"
+        )
         self.name = name
 
 
@@ -154,7 +194,7 @@ class OperationNotFound(FairleadError, LookupError):
     """No operation has this id: it never began, or ended so long ago that it was forgotten."""
 
     def __init__(self, operation_id: str) -> None:
-        super().__init__(f"no operation {operation_id}; `fairlead operations list` shows those there are")
+        super().__init__(f"operation {_plain(operation_id)} not found; `fairlead operations list` shows all operations")
         self.operation_id = operation_id
 
 
@@ -162,15 +202,52 @@ class OperationRefused(FairleadError):
     """The operation cannot begin, go on or be stopped like this; nothing was done."""
 
 
+class NotInQuarantine(FairleadError, LookupError):
+    """Nothing of this name was set aside, or somebody has restored or discarded it."""
+
+    def __init__(self, key: object) -> None:
+        super().__init__(
+            f"record {_shown(key)} not found in quarantine; `fairlead quarantine list` shows what is there"
+        )
+        self.key = key
+
+
+class RestoreRefused(FairleadError):
+    """What was set aside cannot go back: it still cannot be decoded, or its place is taken. Nothing was done."""
+
+
 class WrongState(FairleadError):
     """The task's state does not allow what was asked."""
 
     def __init__(self, task_id: str, state: str, event: str, allowed: tuple[str, ...]) -> None:
         wanted = " or ".join(allowed) if allowed else "no state"
-        super().__init__(f"task {task_id} is {state}: {event} needs it to be {wanted}")
+        super().__init__(f"task {task_id} is {state}: {event} is possible only if it is {wanted}")
         self.task_id = task_id
         self.state = state
         self.event = event
+
+
+class ForeignTask(WrongState):
+    """The task's queue is bound to a tenant that is not the task's, so it cannot be queued there again."""
+
+    def __init__(self, task_id: str, state: str, queue: str) -> None:
+        FairleadError.__init__(
+            self,
+            f"task {task_id} does not belong to the tenant of its queue {queue!r}, so it cannot be queued there "
+            f"again; submit a task like it to another queue, and discard this one",
+        )
+        self.task_id = task_id
+        self.state = state
+        self.event = "replay"
+
+
+class Forbidden(FairleadError):
+    """The caller's key is not for this: it is bound to a tenant, or the worker is another key's. Nothing was done."""
+
+    def __init__(self, what: str, remedy: str, field: str | None = None, value: str | None = None) -> None:
+        super().__init__(f"{what}; {remedy}")
+        self.field = field
+        self.value = value
 
 
 class LeaseLost(FairleadError):
@@ -194,13 +271,20 @@ class TaskFailed(FairleadError):
 
 
 class Retry(FairleadError):
-    """Raised by a handler: this attempt failed, try again after so many seconds, or when the backoff says."""
+    """Raised by a handler: this attempt failed, try again after this time, or when the backoff says.
 
-    def __init__(self, message: str = "the handler asked for a retry", *, after: float | None = None) -> None:
-        if after is not None and not 0 <= after < float("inf"):
-            raise ValueError(f"Retry(after={after}) is not a time to wait; use seconds, 0 or more")
+    The time is seconds, or a timedelta.
+    """
+
+    def __init__(
+        self, message: str = "the handler asked for a retry", *, after: float | timedelta | None = None
+    ) -> None:
+        from fairlead.core.validation import bad_setting, delay_of  # It makes errors of those above.
+
+        if after is not None:
+            delay_of("Retry after", after, bad_setting)
         super().__init__(message)
-        self.after = after
+        self.after = after.total_seconds() if isinstance(after, timedelta) else after
 
 
 class Reject(FairleadError):
@@ -228,10 +312,20 @@ class StoreFull(StoreError):
 class StoreReadOnly(StoreError):
     """The store cannot be written: nothing of the call was stored."""
 
+    lasting = False
+    """Whether it was opened for reading only: this process will never write it, whatever it waits for."""
+
 
 class StoreRefused(StoreError):
-    """A server does not let this caller do it: there is no key, a wrong one, or one without the role."""
+    """A server does not let this caller in or do it: no key or password, a wrong one, or one without the right.
+
+    Nothing was done, and repeating it changes nothing.
+    """
 
 
 class StoreMismatch(StoreError):
     """What is at this address is not a fairlead store, is damaged, or is of another version."""
+
+
+class RecordUnreadable(StoreMismatch):
+    """One record cannot be read: it was damaged and set aside, or is of a newer version. Nothing was done to it."""

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
-from fairlead.core.instant import Span
+from fairlead.core.instant import AT_ONCE, Instant, Span
 from fairlead.core.task import Failure, Priority
 
 
@@ -53,6 +53,12 @@ class HandedBack(Struct, frozen=True, tag=True):
     after: Span = 0
 
 
+class Returned(Struct, frozen=True, tag=True):
+    """The claim is undone before anybody saw the task: it waits as if it had never been taken."""
+
+    name: ClassVar[str] = "return"
+
+
 class CancelConfirmed(Struct, frozen=True, tag=True):
     """The worker stopped the attempt because cancel was asked."""
 
@@ -63,6 +69,9 @@ class AlarmRang(Struct, frozen=True, tag=True):
     """The moment in the task's alarm has come."""
 
     name: ClassVar[str] = "alarm"
+
+    watched_from: Instant = AT_ONCE
+    """Since when the clock has been watched that says so: an attempt that is older may have lived through a step."""
 
 
 class CancelAsked(Struct, frozen=True, tag=True):
@@ -100,4 +109,4 @@ class Purged(Struct, frozen=True, tag=True):
 
 Outcome: TypeAlias = Completed | Failed | TimedOut | Crashed | HandedBack | CancelConfirmed
 Request: TypeAlias = CancelAsked | Replayed | Prioritized | Discarded | Purged
-Event: TypeAlias = Outcome | Request | AlarmRang
+Event: TypeAlias = Outcome | Request | AlarmRang | Returned

@@ -20,6 +20,7 @@ from typing import Final, NewType
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.instant import MILLISECOND, Instant
+from fairlead.core.validation import check_type, several_of, shown
 
 TaskId = NewType("TaskId", str)
 WorkerId = NewType("WorkerId", str)
@@ -71,18 +72,32 @@ def place_of(slot: int) -> str:
 
 def parse_task_id(text: str) -> TaskId:
     """A task id as a person writes it: any case, with or without the dashes of a UUID."""
+    if not isinstance(text, str):
+        raise InvalidTask("id", f"{shown(text)} is not a task id; a task id is a text, as submit returned it")
     candidate = text.strip().replace("-", "").lower()
     if not _ID.fullmatch(candidate):
-        raise InvalidTask("id", f"{text!r} is not a task id; a task id is 32 hexadecimal digits, as submit returned it")
+        raise InvalidTask(
+            "id", f"{shown(text)} is not a task id; a task id is 32 hexadecimal digits, as submit returned it"
+        )
     return TaskId(candidate)
 
 
-@functools.lru_cache(maxsize=1024)
 def check_name(field: str, name: str) -> str:
     """A name that every store can use in a key: queue, type, capability, tag."""
+    return known_name(field, check_type(field, name, str, "write a name such as 'mail'"))
+
+
+def names_of(field: str, said: object) -> tuple[str, ...]:
+    """The names that a user means by a list or a set of them."""
+    return tuple(check_name(field, each) for each in several_of(field, said, "write a list of names, such as ['gpu']"))
+
+
+@functools.lru_cache(maxsize=1024)
+def known_name(field: str, name: str) -> str:
+    """`check_name`, for what is a `str` for certain."""
     if not _NAME.fullmatch(name):
         raise InvalidTask(
             field,
-            f"{field} {name!r} is not a valid name; use 1 to 200 letters, digits and the characters _ . : -",
+            f"{field} {shown(name)} is not a valid name; use 1 to 200 letters, digits and the characters _ . : -",
         )
     return name

@@ -1,15 +1,16 @@
 """Moments and spans of time: integer microseconds, UTC.
 
-Integers below 2^53 are exact in every store, in Lua and in JSON, so an instant survives any path unchanged. User-facing
-settings are seconds; they become microseconds once, here.
+Integers below 2^53 are exact in every store, in Lua and in JSON, so an instant survives any path unchanged.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
-Instant: TypeAlias = int
-"""Microseconds since 1970-01-01T00:00:00Z."""
+from msgspec import Meta
+
+Instant: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]
+"""Microseconds since 1970-01-01T00:00:00Z. What is stored and says anything else cannot be decoded."""
 
 Span: TypeAlias = int
 """Microseconds between two instants."""
@@ -29,9 +30,15 @@ LATEST: Final[Instant] = 2**53 - 1
 LONGEST: Final[Span] = 366 * DAY
 """The longest span that a setting may name."""
 
+LONGEST_DELAY: Final[Span] = 100 * LONGEST
+"""The longest time that a task may be put off."""
+
 
 def span(seconds: float) -> Span:
-    """Seconds as a span, rounded to the nearest microsecond."""
+    """Seconds that are known to be some as a span, rounded to the nearest microsecond.
+
+    What a user says may be anything, and comes in by `validation.span_of`.
+    """
     return round(seconds * SECOND)
 
 

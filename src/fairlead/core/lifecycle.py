@@ -27,14 +27,23 @@ from fairlead.core.events import (
     Prioritized,
     Purged,
     Replayed,
+    Returned,
     TimedOut,
 )
-from fairlead.core.failures import dependency_failed, timed_out, worker_lost
-from fairlead.core.history import longer
 from fairlead.core.instant import Instant, Span
 from fairlead.core.retry import TIMEOUT, RetryRule, backoff_of, rule_for
 from fairlead.core.settings import Rules
-from fairlead.core.standing import cancelled, ended, waiting_again
+from fairlead.core.status import (
+    LEASE_IN_DOUBT,
+    cancelled,
+    dependency_failed,
+    ended,
+    lease_in_doubt,
+    returned,
+    timed_out,
+    waiting_again,
+    worker_lost,
+)
 from fairlead.core.task import (
     COMPLETED,
     Failure,
@@ -46,7 +55,7 @@ from fairlead.core.task import (
     Status,
     Task,
 )
-from fairlead.core.transitions import TRANSITIONS
+from fairlead.core.transitions import TRANSITIONS, longer
 
 _COMPLETED: Final = Reason.COMPLETED
 """Named here for every task to come, as in `fairlead.core.task`."""
@@ -75,12 +84,14 @@ def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float 
             return _crashed(task, settled, now, rules, luck, Reason.CRASHED, failure)
         case HandedBack(after):
             return _handed_back(task, settled, now, rules, after)
+        case Returned():
+            return returned(task)
         case CancelConfirmed():
             return cancelled(task, settled, now, rules)
         case CancelAsked():
             return _cancel_asked(task, settled, now, rules)
         case AlarmRang():
-            return _alarm_rang(task, settled, now, rules, luck)
+            return _alarm_rang(task, event, settled, now, rules, luck)
         case Replayed():
             return _replayed(task, event, settled, now)
         case Prioritized(priority):
@@ -182,12 +193,14 @@ def _retried(
     return replace(again, retries=status.retries + 1)
 
 
-def _handed_back(task: Task, settled: str | None, now: Instant, rules: Rules, after: Span) -> Status:
+def _handed_back(
+    task: Task, settled: str | None, now: Instant, rules: Rules, after: Span, cause: Failure | None = None
+) -> Status:
     if task.status.cancel_asked:
         return cancelled(task, settled, now, rules)
     # A task that is handed back was not served, so it keeps the wait it had: a deploy must not send it to the end.
     ready_at = task.status.ready_at if after == 0 else now
-    return waiting_again(task, settled, now, Reason.HANDED_BACK, ready_at, after)
+    return waiting_again(task, settled, now, Reason.HANDED_BACK, ready_at, after, cause)
 
 
 def _cancel_asked(task: Task, settled: str | None, now: Instant, rules: Rules) -> Status:
@@ -204,7 +217,9 @@ def _cancel_asked(task: Task, settled: str | None, now: Instant, rules: Rules) -
     )
 
 
-def _alarm_rang(task: Task, settled: str | None, now: Instant, rules: Rules, luck: float) -> Status | None:
+def _alarm_rang(
+    task: Task, event: AlarmRang, settled: str | None, now: Instant, rules: Rules, luck: float
+) -> Status | None:
     status = task.status
     match status.state:
         case State.SCHEDULED if status.reason is Reason.DEPENDENT:
@@ -219,6 +234,8 @@ def _alarm_rang(task: Task, settled: str | None, now: Instant, rules: Rules, luc
                 reason=Reason.DUE,
                 history=longer(task, now, State.QUEUED, Reason.DUE),
             )
+        case State.EXECUTING if _is_in_doubt(status, event.watched_from):
+            return _handed_back(task, settled, now, rules, 0, lease_in_doubt(task))
         case State.EXECUTING:
             return _crashed(task, settled, now, rules, luck, Reason.WORKER_LOST, worker_lost(task))
         case State.COMPLETED | State.FAILED | State.DEAD_LETTER | State.CANCELLED:
@@ -227,6 +244,20 @@ def _alarm_rang(task: Task, settled: str | None, now: Instant, rules: Rules, luc
             raise WrongState(task.id, status.state, AlarmRang.name, ())
         case _:
             assert_never(status.state)
+
+
+def _is_in_doubt(status: Status, watched_from: Instant) -> bool:
+    """Whether a lease may have ended because the clock was set, though its holder renewed it all the while.
+
+    Who has watched the clock long enough knows that a holder who has not renewed is gone. But a lease that is renewed
+    ends with the time of its attempt, too, and whether that is over is not known of an attempt that began before. Such
+    an end is not held against a task twice in a row: then it is counted, or a task that hangs would never be given up.
+    """
+    if status.lease is None or status.started_at is None or status.beats == 0:
+        return False
+    out_of_time = status.lease.until >= status.started_at + status.timeout
+    doubted = status.failure is not None and status.failure.type == LEASE_IN_DOUBT
+    return status.started_at < watched_from and out_of_time and not (doubted and status.reason is Reason.HANDED_BACK)
 
 
 def _released(task: Task, settled: str | None, now: Instant, rules: Rules) -> Status:

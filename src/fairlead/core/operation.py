@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from fairlead.core.errors import OperationRefused
 from fairlead.core.events import CancelAsked, Discarded, Prioritized, Replayed
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import DAY, SECOND, Instant, Span
-from fairlead.core.query import Query, states_of
+from fairlead.core.instant import DAY, LATEST, SECOND, Instant, Span
+from fairlead.core.query.query import Query, states_of
 from fairlead.core.task import WAITING, Priority, Reason, State, Task
+from fairlead.core.validation import check_count, check_flag, check_instant, check_number
 
 KEPT: Final[Span] = 30 * DAY
 """How long an operation is kept after it has ended, or was last touched while it is paused."""
@@ -143,7 +144,7 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def held(self, now: Instant) -> bool:
         """Whether a process works on it, as far as is known."""
-        return self.holder is not None and self.held_until > now
+        return self.holder is not None and 0 < self.held_until - now <= 2 * LEASE
 
     def stands(self, task: Task) -> bool:
         """Whether a task stands as it did at `as_of`, as far as that can be told, and can be acted on."""
@@ -195,7 +196,7 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def check(action: Action, query: Query, rate: float | None, canary: int | None, priority: Priority | None) -> None:
-    """Raise OperationRefused for what makes no sense."""
+    """Raise OperationRefused for what makes no sense, and InvalidTask for what is not of its type."""
     if not query.terms:
         raise OperationRefused(f"an empty query would {action} everything; say what, such as state:dead_letter")
     states = action.states
@@ -205,14 +206,19 @@ def check(action: Action, query: Query, rate: float | None, canary: int | None, 
     if not states:
         able = ", ".join(sorted(action.states))
         raise OperationRefused(f"the query asks for states that {action} is not for; it needs one of {able}")
-    if rate is not None and not 0.001 <= rate <= 1e6:
-        raise OperationRefused(f"a rate of {rate:g} tasks a second makes no sense; use 0.001 to 1,000,000")
-    if canary is not None and canary < 1:
-        raise OperationRefused(f"a canary of {canary} tasks tries nothing; use 1 or more")
+    if rate is not None:
+        check_number("rate", rate, 0.001, 1e6, _refused)
+    if canary is not None:
+        check_count("canary", canary, 1, LATEST, _refused)
     if priority is not None and action not in (Action.REPLAY, Action.PRIORITIZE):
         raise OperationRefused(f"{action} cannot change the priority; only replay and prioritize can")
     if priority is None and action is Action.PRIORITIZE:
         raise OperationRefused("prioritize needs the new priority; use critical, high, medium or low")
+
+
+def _refused(name: str, message: str) -> OperationRefused:
+    del name
+    return OperationRefused(message)
 
 
 def begun(operation: Operation, count: int, *, exact: bool) -> Operation:
@@ -276,3 +282,41 @@ def _ended(operation: Operation, what: str) -> OperationRefused:
 def _since(task: Task, reason: Reason, moment: Instant) -> bool:
     """Whether this happened to the task after the moment."""
     return any(entry.reason is reason and entry.at > moment for entry in task.status.history)
+
+
+class NewOperation(Struct, frozen=True, kw_only=True):
+    """An operation that someone wants."""
+
+    action: Action
+    query: Query
+    as_of: Instant | None = None
+    """Tasks are meant as they stood at this moment; None for now."""
+    expected: int | None = None
+    """How many the person saw: if there are not so many, nothing is done."""
+    rate: float | None = None
+    canary: int | None = None
+    priority: Priority | None = None
+    reset_retries: bool = True
+    who: str = ""
+    tenant: str | None = None
+
+
+def check_new(wish: NewOperation) -> None:
+    """Raise OperationRefused for a wish that makes no sense, and InvalidTask for what is not of its type."""
+    check(wish.action, wish.query, wish.rate, wish.canary, wish.priority)
+    if wish.as_of is not None:
+        check_instant("as_of", wish.as_of)
+    if wish.expected is not None:
+        check_count("expected", wish.expected, 0, LATEST)
+    check_flag("reset_retries", wish.reset_retries)
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """What an operation would act on."""
+
+    as_of: Instant
+    count: int
+    exact: bool = True
+    """Whether there are no more: counting ends after very many."""
+    sample: list[Task]
+    """The oldest of them."""

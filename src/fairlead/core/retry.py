@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.errors import InvalidSettings
+from fairlead.core.errors import InvalidTask
 from fairlead.core.instant import LONGEST, MINUTE, SECOND, Span
+from fairlead.core.validation import Refuse, bad_setting, check_count, check_flag, check_number, check_span, shown
 
-_LARGEST_FACTOR: Final = 1_000.0
+LARGEST_FACTOR: Final = 1_000
 _ENOUGH_GROWTH: Final = 64
 """Exponents are cut here: any factor has reached any ceiling long before, and floats overflow long after."""
 
@@ -26,12 +27,22 @@ class Backoff(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """How far luck may move the delay, as a share of it."""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.initial <= LONGEST and 0 <= self.ceiling <= LONGEST):
-            raise InvalidSettings(f"backoff of {self.initial} up to {self.ceiling} µs: use 0 seconds to a year")
-        if not 1.0 <= self.factor <= _LARGEST_FACTOR:
-            raise InvalidSettings(f"backoff factor {self.factor} is out of range; use 1.0 to {_LARGEST_FACTOR:g}")
-        if not 0.0 <= self.jitter <= 1.0:
-            raise InvalidSettings(f"backoff jitter {self.jitter} is not a share; use a number from 0.0 to 1.0")
+        # Every task that is claimed comes by here, so what is as it should be is seen at one glance.
+        if not (
+            type(self.initial) is type(self.ceiling) is int
+            and type(self.factor) is type(self.jitter) is float
+            and 0 <= self.initial <= LONGEST
+            and 0 <= self.ceiling <= LONGEST
+            and 1.0 <= self.factor <= LARGEST_FACTOR
+            and 0.0 <= self.jitter <= 1.0
+        ):
+            self._check()
+
+    def _check(self) -> None:
+        check_span("backoff initial", self.initial, 0, LONGEST, bad_setting)
+        check_span("backoff ceiling", self.ceiling, 0, LONGEST, bad_setting)
+        check_number("backoff factor", self.factor, 1.0, LARGEST_FACTOR, bad_setting)
+        check_number("backoff jitter", self.jitter, 0.0, 1.0, bad_setting)
 
     def delay(self, retries: int, luck: float) -> Span:
         """The delay before the next attempt when `retries` were spent before it; luck is from -1.0 to 1.0."""
@@ -45,8 +56,8 @@ ANY_ERROR: Final = "*"
 TIMEOUT: Final = "Timeout"
 """The name of the error when an attempt was stopped at its timeout."""
 
+MOST_RETRIES: Final = 10_000
 _MOST_RULES: Final = 50
-_MOST_RETRIES: Final = 10_000
 _NAME_LIMIT: Final = 200
 _MOST_NAMES: Final = 32
 
@@ -60,31 +71,53 @@ class RetryRule(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     reject: bool = False
     """Whether this error is never retried."""
 
+    def __post_init__(self) -> None:
+        if self.max_retries is not None:
+            check_count("max_retries", self.max_retries, 0, MOST_RETRIES, bad_setting)
+        if self.backoff is not None:
+            check_backoff("backoff", self.backoff, bad_setting)
+        check_flag("reject", self.reject, bad_setting)
+
 
 RetryRules: TypeAlias = dict[str, RetryRule]
 """Rules by the name of the error; the first that an error goes by is the one that counts."""
 
 
+def check_backoff(name: str, value: object, refuse: Refuse = InvalidTask) -> Backoff:
+    """A backoff, which has checked itself when it was made."""
+    if type(value) is not Backoff:
+        raise refuse(name, f"{name} {shown(value)} is not a Backoff; write Backoff(initial=5), in seconds")
+    return value
+
+
 def check_rules(rules: Mapping[str, RetryRule]) -> None:
-    """Raise InvalidSettings, naming the rule, if a table of rules makes no sense."""
+    """Raise InvalidTask, naming the rule, if a table of rules makes no sense."""
+    if type(rules) is not dict:
+        raise _bad_rules(f"retry_rules {shown(rules)} is not a dict; write one of errors and rules")
     if len(rules) > _MOST_RULES:
-        raise InvalidSettings(f"there are {len(rules)} retry rules; {_MOST_RULES} is the most")
+        raise _bad_rules(f"retry_rules has {len(rules)} rules; {_MOST_RULES} is the most")
     for name, rule in rules.items():
-        if not 1 <= len(name) <= _NAME_LIMIT or name != name.strip() or not name.isprintable():
-            raise InvalidSettings(
-                f"a retry rule is for the error {name[:_NAME_LIMIT]!r}; use the name of its type, such as "
+        if type(name) is not str or not 1 <= len(name) <= _NAME_LIMIT or name != name.strip() or not name.isprintable():
+            raise _bad_rules(
+                f"retry_rules has a rule for the error {shown(name)}; use the name of its type, such as "
                 f"'TimeoutError' or 'requests.HTTPError', of at most {_NAME_LIMIT} characters"
             )
-        if rule.max_retries is not None and not 0 <= rule.max_retries <= _MOST_RETRIES:
-            raise InvalidSettings(
-                f"the retry rule for {name!r} has max_retries {rule.max_retries}; use 0 to {_MOST_RETRIES:,}"
+        if type(rule) is not RetryRule:
+            raise _bad_rules(
+                f"retry_rules says {shown(rule)} of {name!r}, which is not a RetryRule; write "
+                f"RetryRule(max_retries=5), or 'reject'"
             )
         if rule.reject and (rule.max_retries is not None or rule.backoff is not None):
-            raise InvalidSettings(
-                f"the retry rule for {name!r} rejects, so that there is nothing to retry; leave out reject, or the rest"
+            raise _bad_rules(
+                f"retry_rules: the rule for {name!r} rejects, so that there is nothing to retry; leave out reject, or "
+                f"the rest"
             )
     if ANY_ERROR in rules and [*rules][-1] != ANY_ERROR:
-        raise InvalidSettings(f"retry rules after {ANY_ERROR!r} can never count: it is for any error; put it last")
+        raise _bad_rules(f"retry_rules after {ANY_ERROR!r} can never count: it is for any error; put it last")
+
+
+def _bad_rules(message: str) -> InvalidTask:
+    return InvalidTask("retry_rules", message)
 
 
 def with_rules(backoff: Backoff, rules: Mapping[str, RetryRule]) -> Backoff | RetryRules:
@@ -116,14 +149,45 @@ def backoff_of(retry: Backoff | RetryRules, rule: RetryRule | None = None) -> Ba
 
 def error_names(kind: type[BaseException]) -> tuple[str, ...]:
     """What errors of a Python type go by: its name with its module, then those of the types that it derives from."""
-    lineage = [each for each in kind.__mro__ if issubclass(each, BaseException)]
+    lineage = [each for each in lineage_of(kind) if derives(each, BaseException)]
     return tuple(error_name(each) for each in lineage[:_MOST_NAMES])
 
 
-def error_name(kind: type[BaseException]) -> str:
+def error_name(kind: type) -> str:
     """The name of a Python type: with its module, unless it is built in."""
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    module, name = _module_of(kind), _plain(_qualname_of(kind))
+    # A module is whatever the class says of itself.
+    if isinstance(module, str) and _plain(module) != "builtins":
+        name = f"{_plain(module)}.{name}"
     return name[-_NAME_LIMIT:]
+
+
+def name_of(kind: type) -> str:
+    """The bare name of a Python type."""
+    return _plain(_name_of(kind))
+
+
+def lineage_of(kind: type) -> tuple[type, ...]:
+    """A Python type and those that it derives from, the nearest first."""
+    return _lineage_of(kind)
+
+
+def derives(kind: type, *bases: type) -> bool:
+    """Whether a Python type is one of these, or derives from one, as an `except` sees it."""
+    # Not `in`: that compares, and a metaclass may have its own idea of what is equal.
+    return any(each is base for each in lineage_of(kind) for base in bases)
+
+
+def _plain(text: str) -> str:
+    """The text of what may be of a class derived from `str`, which has methods of its own."""
+    return str.__str__(text)
+
+
+_name_of: Final[Callable[[type], str]] = vars(type)["__name__"].__get__
+_qualname_of: Final[Callable[[type], str]] = vars(type)["__qualname__"].__get__
+_module_of: Final[Callable[[type], object]] = vars(type)["__module__"].__get__
+_lineage_of: Final[Callable[[type], tuple[type, ...]]] = vars(type)["__mro__"].__get__
+"""Read past the metaclass, which may say otherwise, or raise."""
 
 
 def _goes_by(name: str, error: str) -> bool:

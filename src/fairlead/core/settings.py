@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.instant import DAY, HOUR, LONGEST, MILLISECOND, SECOND, Span
-from fairlead.core.order import Policy, Promote
-from fairlead.core.retry import Backoff
+from fairlead.core.identity import check_name
+from fairlead.core.instant import DAY, HOUR, LATEST, LONGEST, MILLISECOND, SECOND, Span
+from fairlead.core.queues.order import Policy, Promote, check_policy
+from fairlead.core.retry import MOST_RETRIES, Backoff, check_backoff
 from fairlead.core.task import COMPLETED, Priority, State
+from fairlead.core.validation import bad_setting, check_count, check_number, check_span, check_type, shown
+
+_LEAST_PAYLOAD: Final = len(b"{}")
+_MOST_GROWTH: Final = 1_000.0
 
 
 class Retention(Struct, frozen=True, kw_only=True):
@@ -18,6 +25,10 @@ class Retention(Struct, frozen=True, kw_only=True):
     cancelled: Span = DAY
     failed: Span = 30 * DAY
     dead_letter: Span = 30 * DAY
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            check_span(f"retention of {name}", getattr(self, name), 0, LONGEST, bad_setting)
 
     def of(self, state: State) -> Span:
         """How long a task that ended in this state is kept."""
@@ -44,12 +55,21 @@ class Rules(Struct, frozen=True, kw_only=True):
     timeout_ceiling: Span = HOUR
     """How far a timeout may grow."""
 
+    def __post_init__(self) -> None:
+        check_type("retention", self.retention, Retention, "write Retention(…)", bad_setting)
+        check_number("timeout_growth", self.timeout_growth, 1.0, _MOST_GROWTH, bad_setting)
+        check_span("timeout_ceiling", self.timeout_ceiling, 0, LONGEST, bad_setting)
+
 
 class PriorityDefaults(Struct, frozen=True, kw_only=True):
     """What a task of one priority gets unless it says otherwise."""
 
     max_retries: int
     timeout: Span
+
+    def __post_init__(self) -> None:
+        check_count("max_retries", self.max_retries, 0, MOST_RETRIES, bad_setting)
+        check_span("timeout", self.timeout, 1, LONGEST, bad_setting)
 
 
 class Defaults(Struct, frozen=True, kw_only=True):
@@ -62,6 +82,14 @@ class Defaults(Struct, frozen=True, kw_only=True):
     max_crashes: int = 3
     backoff: Backoff = Backoff()
     priority: Priority = Priority.MEDIUM
+
+    def __post_init__(self) -> None:
+        for priority in Priority:
+            own = getattr(self, priority.word)
+            check_type(priority.word, own, PriorityDefaults, "write PriorityDefaults(…)", bad_setting)
+        check_count("max_crashes", self.max_crashes, 0, MOST_RETRIES, bad_setting)
+        check_backoff("backoff", self.backoff, bad_setting)
+        check_type("priority", self.priority, Priority, "use a Priority, such as Priority.HIGH", bad_setting)
 
     def of(self, priority: Priority) -> PriorityDefaults:
         """The defaults of one priority."""
@@ -95,6 +123,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         return dict(self.dead_letter_alerts).get(task_type, self.dead_letter_alert)
 
     def __post_init__(self) -> None:
+        check_type("rules", self.rules, Rules, "write Rules(…)", bad_setting)
+        check_type("defaults", self.defaults, Defaults, "write Defaults(…)", bad_setting)
+        check_policy("order", self.order)
         for name, least in (
             ("lease", MILLISECOND),
             ("heartbeat", MILLISECOND),
@@ -102,15 +133,25 @@ class Settings(Struct, frozen=True, kw_only=True):
             ("key_retention", 0),
             ("sweep_interval", MILLISECOND),
         ):
-            value = getattr(self, name)
-            if not least <= value <= LONGEST:
-                raise InvalidSettings(f"{name} of {value / SECOND} s is out of range; use {least / SECOND} s to a year")
+            check_span(name, getattr(self, name), least, LONGEST, bad_setting)
         if self.lease < 2 * self.heartbeat:
             raise InvalidSettings(
                 f"lease of {self.lease / SECOND} s with a heartbeat every {self.heartbeat / SECOND} s: one late "
                 f"heartbeat would lose the task; make the lease at least twice the heartbeat"
             )
-        if self.queue_bound is not None and self.queue_bound < 1:
-            raise InvalidSettings(f"queue_bound {self.queue_bound} lets nothing in; use 1 or more, or none at all")
-        if self.payload_limit < 2:
-            raise InvalidSettings(f"payload_limit {self.payload_limit} is smaller than the empty object {{}}")
+        check_count("payload_limit", self.payload_limit, _LEAST_PAYLOAD, LATEST, bad_setting)
+        if self.queue_bound is not None:
+            check_count("queue_bound", self.queue_bound, 1, LATEST, bad_setting)
+        if self.dead_letter_alert is not None:
+            check_count("dead_letter_alert", self.dead_letter_alert, 1, LATEST, bad_setting)
+        _check_alerts(self.dead_letter_alerts)
+
+
+def _check_alerts(alerts: object) -> None:
+    for alert in check_type("dead_letter_alerts", alerts, tuple, "write a tuple of (type, number)", bad_setting):
+        if type(alert) is not tuple or len(alert) != len(("type", "number")):
+            raise InvalidSettings(
+                f"dead_letter_alerts has {shown(alert)}; write a type and a number: ('send_mail', 100)"
+            )
+        task_type, number = alert
+        check_count(f"dead_letter_alerts of {check_name('task_type', task_type)}", number, 1, LATEST, bad_setting)

@@ -5,12 +5,46 @@ Which of the two it is, `fairlead.core.lifecycle` decides. `settled` is what `St
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
-from fairlead.core.history import longer
-from fairlead.core.instant import LATEST, Instant, Span
+from fairlead.core.instant import LATEST, SECOND, Instant, Span
+from fairlead.core.retry import TIMEOUT
 from fairlead.core.settings import Rules
 from fairlead.core.task import COMPLETED, Failure, Reason, State, Status, Task
+from fairlead.core.transitions import longer
+
+LEASE_IN_DOUBT: Final = "LeaseInDoubt"
+
+
+def timed_out(timeout: Span) -> Failure:
+    """An attempt was stopped at its timeout."""
+    return Failure(type=TIMEOUT, message=f"the attempt was stopped after its timeout of {timeout / SECOND:g} s")
+
+
+def worker_lost(task: Task) -> Failure:
+    """The worker that holds the task has not renewed its lease."""
+    worker = task.status.lease.worker if task.status.lease else "unknown"
+    message = f"worker {worker} stopped renewing its lease; it crashed, was killed, hung or lost the store"
+    return Failure(type="WorkerLost", message=message)
+
+
+def lease_in_doubt(task: Task) -> Failure:
+    """The time of the attempt is over by a clock that may have been set since it began."""
+    worker = task.status.lease.worker if task.status.lease else "unknown"
+    message = f"the time of the attempt on worker {worker} is over by a clock that may have been set meanwhile"
+    return Failure(type=LEASE_IN_DOUBT, message=message)
+
+
+def dependency_failed(task: Task) -> Failure:
+    """What the task waited for did not complete."""
+    named = () if task.spec.after is None else task.spec.after.tasks
+    if len(named) == 1:
+        message = f"task {named[0]}, which this one waited for, did not complete"
+    else:
+        message = f"{task.status.unmet} of the {len(named)} tasks that this one waited for did not complete"
+    return Failure(type="DependencyFailed", message=message)
 
 
 def waiting_again(
@@ -44,6 +78,21 @@ def waiting_again(
     )
 
 
+def returned(task: Task) -> Status:
+    """The task waits as it did before it was claimed: with its wait, its past, and not an attempt more."""
+    status = task.status
+    return replace(
+        status,
+        state=State.QUEUED,
+        version=status.version + 1,
+        attempts=status.attempts - 1,
+        alarm=None,
+        lease=None,
+        started_at=None,
+        progress=None,
+    )
+
+
 def ended(
     task: Task,
     settled: str | None,
@@ -56,7 +105,7 @@ def ended(
     cause: Failure | None = None,
 ) -> Status:
     """Nothing more happens to the task by itself, but for being forgotten when its retention ends."""
-    status = task.status
+    status, started_at = task.status, task.status.started_at
     forgotten, key_until = now + rules.retention.of(state), task.spec.key_until
     if key_until is not None:
         forgotten = max(forgotten, key_until)
@@ -66,7 +115,8 @@ def ended(
         version=status.version + 1,
         alarm=min(forgotten, LATEST),
         lease=None,
-        ended_at=now,
+        # After a clock went back an attempt may have begun ahead of it; it has not ended before that.
+        ended_at=now if started_at is None or started_at <= now else started_at,
         reason=reason,
         failure=None if state is COMPLETED else cause or status.failure,
         result=result,

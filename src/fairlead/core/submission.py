@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.errors import InvalidSettings, InvalidTask, PayloadTooLarge
-from fairlead.core.identity import TaskId, check_name, parse_task_id
-from fairlead.core.instant import LATEST, LONGEST, SECOND, Instant, Span
-from fairlead.core.retry import Backoff, RetryRules, check_rules, with_rules
+from fairlead.core.errors import InvalidTask, PayloadTooLarge
+from fairlead.core.identity import TaskId, check_name, known_name, parse_task_id
+from fairlead.core.instant import LATEST, LONGEST, LONGEST_DELAY, Instant, Span
+from fairlead.core.retry import MOST_RETRIES, Backoff, RetryRules, check_backoff, check_rules, with_rules
 from fairlead.core.settings import Settings
 from fairlead.core.task import QUEUED, After, OnFailure, Priority, Reason, Spec, State, Status, Task
+from fairlead.core.validation import (
+    check_count,
+    check_instant,
+    check_several,
+    check_span,
+    check_text,
+    check_type,
+    shown,
+    shown_span,
+)
 
 DEFAULT_QUEUE = "default"
-_TEXT_LIMIT = 500
-_LIST_LIMIT = 50
-_RETRIES_LIMIT = 10_000
+_LIST_LIMIT: Final = 50
+_TIMEOUTS: Final = range(1, LONGEST + 1)
+_COUNTS: Final = range(MOST_RETRIES + 1)
+_PRIORITIES: Final = ", ".join(priority.word for priority in Priority)
+_CANCEL: Final = OnFailure.CANCEL
+NO_CAPABILITIES: Final[frozenset[str]] = frozenset()
+"""What a task requires of its worker that requires nothing; whoever says so by this is not looked at any further."""
+_NO_TAGS: Final[tuple[str, ...]] = ()
+_NO_TASKS: Final[tuple[TaskId | int, ...]] = ()
 AFTER_LIMIT = 10_000
 """How many tasks a task may wait for: each end of one of them rewrites how many are left."""
+BATCH_AFTER_LIMIT: Final = 20_000
+"""How many tasks those of one batch may wait for, counted as often as they are named: a store takes them in at once."""
 
 
 class Submission(Struct, frozen=True, kw_only=True, gc=False):
@@ -31,7 +51,7 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     """A JSON object."""
     priority: Priority | None = None
     queue: str = DEFAULT_QUEUE
-    requires: frozenset[str] = frozenset()
+    requires: frozenset[str] = NO_CAPABILITIES
     timeout: Span | None = None
     max_retries: int | None = None
     max_crashes: int | None = None
@@ -40,20 +60,34 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     delay: Span | None = None
     idempotency_key: str | None = None
     tenant: str | None = None
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...] = _NO_TAGS
     trace: str | None = None
     retry_rules: RetryRules | None = None
     """What becomes of it by error, where that differs from what is said above."""
     concurrency_key: str | None = None
-    after: tuple[TaskId | int, ...] = ()
+    after: tuple[TaskId | int, ...] = _NO_TASKS
     """The tasks that must have ended first: by id, or by the position of an earlier one in the same batch."""
-    on_failure: OnFailure = OnFailure.CANCEL
+    on_failure: OnFailure = _CANCEL
     """What becomes of the task when one of those ends other than completed."""
+
+
+def belonging(submission: Submission, tenant: str) -> Submission:
+    """A submission into a queue that is bound to this tenant, as its own; raises InvalidTask for another's."""
+    if submission.tenant is None:
+        return replace(submission, tenant=tenant)
+    if submission.tenant != tenant:
+        raise InvalidTask(
+            "tenant",
+            f"tenant {shown(submission.tenant)} cannot submit to queue {shown(submission.queue)}, which is bound to "
+            f"another tenant; name another queue, or leave the tenant out if you may submit for that one",
+        )
+    return submission
 
 
 def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Settings) -> Task:
     """The task a submission becomes; raises InvalidTask, naming the field, when it cannot become one."""
-    _check(submission, settings)
+    check(submission)
+    check_parameters(submission.parameters, settings.payload_limit)
     priority = settings.defaults.priority if submission.priority is None else submission.priority
     defaults = settings.defaults.of(priority)
     due = now if submission.delay is None and submission.run_at is None else _due(submission, now)
@@ -107,13 +141,8 @@ def _retry(submission: Submission, settings: Settings) -> Backoff | RetryRules:
 
 
 def _after(submission: Submission) -> After:
-    named = submission.after
-    if len(named) > AFTER_LIMIT:
-        raise InvalidTask(
-            "after", f"after names {len(named):,} tasks; {AFTER_LIMIT:,} is the most, so let some of them wait in turn"
-        )
     ids: list[TaskId] = []
-    for one in named:
+    for one in submission.after:
         if isinstance(one, int):
             raise InvalidTask("after", f"after names position {one}, which is not of an earlier task in this batch")
         try:
@@ -124,78 +153,116 @@ def _after(submission: Submission) -> After:
 
 
 def _due(submission: Submission, now: Instant) -> Instant:
+    if submission.delay is None:
+        return now if submission.run_at is None else submission.run_at
+    if submission.delay > LATEST - now:
+        raise InvalidTask(
+            "delay", f"delay of {shown_span(submission.delay)} ends after the year 2255; use a shorter one"
+        )
+    return now + submission.delay
+
+
+def check(submission: Submission) -> Submission:
+    """A submission of which every option is of its type and in its range; raises InvalidTask, naming the option.
+
+    This is the one door: whatever declares options comes by here once, and whatever submits them comes by again. So
+    what is as it should be is seen at a glance, and only what is not is looked at for what to say of it.
+    """
+    if type(submission.type) is not str or type(submission.queue) is not str:
+        check_name("type", submission.type)
+        check_name("queue", submission.queue)
+    _check_place(submission.type, submission.queue)
+    if (priority := submission.priority) is not None and type(priority) is not Priority:
+        check_type("priority", priority, Priority, f"use one of {_PRIORITIES}")
+    if submission.requires is not NO_CAPABILITIES:
+        _check_names("requires", submission.requires, frozenset)
+    if submission.tags is not _NO_TAGS:
+        _check_names("tags", submission.tags, tuple)
+    if (timeout := submission.timeout) is not None and not (type(timeout) is int and timeout in _TIMEOUTS):
+        check_span("timeout", timeout, _TIMEOUTS[0], _TIMEOUTS[-1])
+    if (count := submission.max_retries) is not None and not (type(count) is int and count in _COUNTS):
+        check_count("max_retries", count, _COUNTS[0], _COUNTS[-1])
+    if (count := submission.max_crashes) is not None and not (type(count) is int and count in _COUNTS):
+        check_count("max_crashes", count, _COUNTS[0], _COUNTS[-1])
+    if (backoff := submission.backoff) is not None and type(backoff) is not Backoff:
+        check_backoff("backoff", backoff)
+    if submission.retry_rules is not None:
+        check_rules(submission.retry_rules)
+    if submission.idempotency_key is not None:
+        check_text("idempotency_key", submission.idempotency_key)
+    if submission.concurrency_key is not None:
+        check_text("concurrency_key", submission.concurrency_key)
+    if submission.tenant is not None:
+        check_text("tenant", submission.tenant)
+    if submission.trace is not None:
+        check_text("trace", submission.trace)
+    if submission.run_at is not None or submission.delay is not None:
+        _check_due(submission)
+    if submission.after is not _NO_TASKS or submission.on_failure is not _CANCEL:
+        _check_after(submission)
+    return submission
+
+
+@functools.lru_cache(maxsize=1024)
+def _check_place(task_type: str, queue: str) -> None:
+    check_name("type", task_type)
+    check_name("queue", queue)
+
+
+def _check_names(field: str, names: Collection[str], kind: type[Collection[str]]) -> None:
+    if type(names) is not kind or len(names) > _LIST_LIMIT:
+        check_several(field, names, kind, _LIST_LIMIT)
+    for name in names:
+        if type(name) is not str:
+            check_name(field, name)
+        known_name(field, name)
+
+
+def _check_due(submission: Submission) -> None:
     if submission.run_at is not None and submission.delay is not None:
         raise InvalidTask("delay", "run_at and delay are both given; a task is due at one moment, so give only one")
     if submission.delay is not None:
-        if not 0 <= submission.delay <= LATEST - now:
-            raise InvalidTask("delay", f"delay {submission.delay / SECOND:g} s is out of range; use 0 or more, to 2255")
-        return now + submission.delay
-    if submission.run_at is not None and not 0 <= submission.run_at <= LATEST:
-        raise InvalidTask("run_at", f"run_at {submission.run_at} µs is outside the years 1970 to 2255")
-    return now if submission.run_at is None else submission.run_at
+        check_span("delay", submission.delay, 0, LONGEST_DELAY)
+    if submission.run_at is not None:
+        check_instant("run_at", submission.run_at)
 
 
-def _check(submission: Submission, settings: Settings) -> None:
-    check_name("type", submission.type)
-    check_name("queue", submission.queue)
-    if submission.requires:
-        _check_names("requires", submission.requires)
-    if submission.tags:
-        _check_names("tags", submission.tags)
-    if submission.timeout is not None and not 0 < submission.timeout <= LONGEST:
-        raise InvalidTask("timeout", f"timeout {submission.timeout / SECOND:g} s: use more than 0 and at most a year")
-    if submission.max_retries is not None:
-        _check_count("max_retries", submission.max_retries)
-    if submission.max_crashes is not None:
-        _check_count("max_crashes", submission.max_crashes)
-    if submission.retry_rules is not None:
-        _check_rules(submission.retry_rules)
-    if submission.idempotency_key is not None:
-        _check_text("idempotency_key", submission.idempotency_key)
-    if submission.concurrency_key is not None:
-        _check_text("concurrency_key", submission.concurrency_key)
-    if submission.tenant is not None:
-        _check_text("tenant", submission.tenant)
-    if submission.trace is not None:
-        _check_text("trace", submission.trace)
-    _check_parameters(submission.parameters, settings.payload_limit)
+def _check_after(submission: Submission) -> None:
+    named = submission.after
+    if type(named) is not tuple:
+        raise InvalidTask("after", f"after {shown(named)} is not a tuple; write a list of handles or ids")
+    if len(named) > AFTER_LIMIT:
+        raise InvalidTask(
+            "after", f"after names {len(named):,} tasks; {AFTER_LIMIT:,} is the most, so let some of them wait in turn"
+        )
+    for one in named:
+        if type(one) not in (str, int):
+            raise InvalidTask("after", f"after names {shown(one)}, which is not a task; write a handle or an id")
+    check_type("on_failure", submission.on_failure, OnFailure, f"use one of {', '.join(OnFailure)}")
 
 
-def _check_names(field: str, names: Collection[str]) -> None:
-    if len(names) > _LIST_LIMIT:
-        raise InvalidTask(field, f"{field} has {len(names)} entries; {_LIST_LIMIT} is the most")
-    for name in names:
-        check_name(field, name)
+def check_batch_after(named: int) -> None:
+    """Raise InvalidTask if a batch, up to one of its tasks, names more tasks to wait for than a batch may."""
+    if named > BATCH_AFTER_LIMIT:
+        raise InvalidTask(
+            "after",
+            f"after: the tasks of this batch, up to this one, name {named:,} tasks to wait for; {BATCH_AFTER_LIMIT:,} "
+            f"is the most. Let one task wait for the first ones and the later ones for it, or submit several batches",
+        )
 
 
-def _check_count(field: str, count: int) -> None:
-    if not 0 <= count <= _RETRIES_LIMIT:
-        raise InvalidTask(field, f"{field} {count} is out of range; use 0 to {_RETRIES_LIMIT:,}")
-
-
-def _check_rules(rules: RetryRules) -> None:
-    try:
-        check_rules(rules)
-    except InvalidSettings as error:
-        raise InvalidTask("retry_rules", str(error)) from None
-
-
-def _check_text(field: str, text: str) -> None:
-    if not 1 <= len(text) <= _TEXT_LIMIT:
-        raise InvalidTask(field, f"{field} has {len(text)} characters; use 1 to {_TEXT_LIMIT}")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidTask(field, f"{field} {text!r} is not valid Unicode; remove its lone surrogates") from None
-
-
-def _check_parameters(parameters: bytes, limit: int) -> None:
+def check_parameters(parameters: bytes, limit: int) -> None:
+    """Raise InvalidTask unless parameters are a JSON object of so many bytes at most."""
+    if type(parameters) is not bytes:
+        raise InvalidTask("parameters", f"parameters {shown(parameters)} is not a JSON object in bytes; encode it")
     if len(parameters) > limit:
         raise PayloadTooLarge("parameters", len(parameters), limit)
     try:
         _DECODE_OBJECT(parameters)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidTask("parameters", f"parameters is not a JSON object: {error}") from None
+        raise InvalidTask(
+            "parameters", f'parameters is not a JSON object: {error}; write one such as {{"to": "ada"}}'
+        ) from None
     except RecursionError:
         raise InvalidTask("parameters", "parameters is nested too deeply; flatten it") from None
 

@@ -13,13 +13,16 @@ from typing import Final
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidTask
+from fairlead.core.idempotency_scope import key_in
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.retry import Backoff, RetryRules
+from fairlead.core.text.secret_mask import masked_text
+from fairlead.core.validation import shown
 
 
 class Priority(enum.IntEnum):
-    """How urgent a task is; the smaller number is served first."""
+    """How urgent a task is, the most urgent first."""
 
     CRITICAL = 0
     HIGH = 1
@@ -29,18 +32,20 @@ class Priority(enum.IntEnum):
     @property
     def word(self) -> str:
         """The priority as users write it."""
-        return self.name.lower()
+        return _WORDS[self]
 
     @classmethod
-    def parse(cls, word: str) -> Priority:
+    def parse(cls, word: str | Priority) -> Priority:
         """The priority a user named; `normal` is another word for medium."""
-        try:
-            return _PRIORITY_WORDS[word]
-        except (KeyError, TypeError):
-            valid = ", ".join(priority.word for priority in cls)
-            raise InvalidTask("priority", f"priority {word!r} is unknown; use one of {valid}") from None
+        if type(word) is cls:
+            return word
+        if isinstance(word, str) and (found := _PRIORITY_WORDS.get(word)) is not None:
+            return found
+        valid = ", ".join(priority.word for priority in cls)
+        raise InvalidTask("priority", f"priority {shown(word)} is unknown; use one of {valid}")
 
 
+_WORDS: Final = tuple(priority.name.lower() for priority in Priority)
 _PRIORITY_WORDS: Final = {"normal": Priority.MEDIUM} | {priority.word: priority for priority in Priority}
 
 
@@ -110,7 +115,11 @@ _TRACEBACK_LIMIT: Final = 16_000
 
 
 def _storable(text: str, limit: int, *, end: bool = False) -> str:
-    """Valid Unicode, cut to the limit; a traceback is worth most at its end."""
+    """Valid Unicode, cut to the limit; a traceback is worth most at its end.
+
+    It may be of a class derived from `str`, whose own methods are not asked.
+    """
+    text = str.__str__(text)
     if len(text) > limit:
         text = f"…{text[-limit:]}" if end else f"{text[:limit]}…"
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
@@ -124,11 +133,13 @@ class Failure(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     traceback: str | None = None
 
     def storable(self) -> Failure:
-        """The same in valid Unicode and of bounded size: an error's words come from anywhere."""
+        """The same in valid Unicode, of bounded size and without passwords: an error's words come from anywhere."""
         return Failure(
             type=_storable(self.type, _TYPE_LIMIT),
-            message=_storable(self.message, _MESSAGE_LIMIT),
-            traceback=None if self.traceback is None else _storable(self.traceback, _TRACEBACK_LIMIT, end=True),
+            message=_storable(masked_text(self.message), _MESSAGE_LIMIT),
+            traceback=None
+            if self.traceback is None
+            else _storable(masked_text(self.traceback), _TRACEBACK_LIMIT, end=True),
         )
 
 
@@ -197,6 +208,7 @@ class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     backoff: Backoff | RetryRules = Backoff()
     """One for all errors, or rules by error: in one field, so that tasks without rules store nothing for them."""
     idempotency_key: str | None = None
+    """By the name that the store knows it by, in the scope of the tenant (`fairlead.core.tenancy`)."""
     key_until: Instant | None = None
     """Until when the idempotency key answers with this task."""
     tenant: str | None = None
@@ -207,6 +219,11 @@ class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
     after: After | None = None
     """What the task waits for, if it waits for others."""
+
+    @property
+    def key(self) -> str | None:
+        """The idempotency key as it was given."""
+        return None if self.idempotency_key is None else key_in(self.idempotency_key)
 
 
 class Status(Struct, frozen=True, kw_only=True, array_like=True, gc=False):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from fairlead.core.events import (
     AlarmRang,
     CancelAsked,
@@ -16,9 +18,32 @@ from fairlead.core.events import (
     Prioritized,
     Purged,
     Replayed,
+    Returned,
     TimedOut,
 )
-from fairlead.core.task import State
+from fairlead.core.instant import Instant
+from fairlead.core.task import EXECUTING, Entry, Failure, Reason, State, Task
+
+HISTORY_LIMIT: Final = 32
+"""How many lines of history a task keeps; the oldest go first."""
+
+
+def longer(task: Task, now: Instant, state: State, reason: Reason, cause: Failure | None = None) -> tuple[Entry, ...]:
+    """The task's history with one line more: what it came to now, why, and the attempt that this ended."""
+    status = task.status
+    executing = status.state is EXECUTING
+    entry = Entry(
+        at=now,
+        state=state,
+        reason=reason,
+        attempt=status.attempts if executing else 0,
+        worker=status.lease.worker if status.lease else None,
+        started_at=status.started_at if executing else None,
+        # The traceback is kept once, in the status: a history of them would dwarf the task.
+        failure=replace(cause, traceback=None) if cause else None,
+    )
+    return (*status.history, entry)[-HISTORY_LIMIT:]
+
 
 REMOVED: Final = None
 """The target of a transition after which the task no longer exists."""
@@ -42,6 +67,7 @@ TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
     (State.EXECUTING, TimedOut.name): _HARD_END,
     (State.EXECUTING, Crashed.name): _HARD_END - {State.FAILED},
     (State.EXECUTING, HandedBack.name): _SOFT_END,
+    (State.EXECUTING, Returned.name): frozenset({State.QUEUED}),
     (State.EXECUTING, CancelConfirmed.name): frozenset({State.CANCELLED}),
     (State.EXECUTING, AlarmRang.name): _HARD_END - {State.FAILED},
     (State.EXECUTING, CancelAsked.name): frozenset({State.EXECUTING}),

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
-from fairlead.core.events import AlarmRang, Event
+from fairlead.core.errors import ForeignTask
+from fairlead.core.events import AlarmRang, Event, Replayed
 from fairlead.core.instant import AT_ONCE, Instant
 from fairlead.core.lifecycle import decide
-from fairlead.core.order import effective_priority
+from fairlead.core.queues.order import effective_priority
 from fairlead.core.settings import Settings
 from fairlead.core.task import Status, Task
-from fairlead.engine.batching import Batcher
-from fairlead.engine.book import QueueBook
-from fairlead.engine.breakers import Breakers
-from fairlead.engine.clock import Clock
-from fairlead.engine.feeding import Publisher
-from fairlead.engine.identity import Chance
-from fairlead.engine.metering import Meter
-from fairlead.engine.observe import Happening, Observer, Occurrence, Watcher, happening_of
-from fairlead.engine.promotions import Promotions
-from fairlead.storage.protocol import Store
+from fairlead.engine import dependencies
+from fairlead.engine.circuit_breaker import Breakers
+from fairlead.engine.events.observers import Happening, Observer, Occurrence, Watcher, happening_of
+from fairlead.engine.events.publisher import Publisher
+from fairlead.engine.metrics.promotion_count import Promotions
+from fairlead.engine.metrics.throughput import ThroughputMeter
+from fairlead.engine.queue_cache import QueueBook
+from fairlead.engine.records import Records
+from fairlead.engine.runtime.batcher import Batcher, PlacedBatcher
+from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.runtime.ids import Chance
+from fairlead.storage.protocol import Placed
 from fairlead.storage.values import APPLIED, RELEASED, Added, Change, Claim, Guard, Receipt, Seen, Verdict
-
-_BATCH: Final = 1_000
-_ROUNDS: Final = 100
-"""How far one call follows a chain whose tasks end one after the other by being cancelled. The sweep does the rest."""
 
 
 class Ledger:
@@ -34,7 +32,7 @@ class Ledger:
 
     def __init__(
         self,
-        store: Store,
+        records: Records,
         settings: Settings,
         clock: Clock,
         chance: Chance,
@@ -45,7 +43,8 @@ class Ledger:
         *,
         batching: bool,
     ) -> None:
-        self.store = store
+        self.records = records
+        self.store = records.store
         self.settings = settings
         self.clock = clock
         self.watchers = tuple(observer for observer in observers if isinstance(observer, Watcher))
@@ -54,19 +53,26 @@ class Ledger:
         self.publisher = publisher
         self.book = book
         self.breakers = breakers
-        self.meter = Meter()
-        self.promotions = Promotions(store)
+        self.meter = ThroughputMeter()
+        self.promotions = Promotions(records)
         self.released = False
         """Whether there may be tasks that have nothing left to wait for, and whose alarm is to be answered."""
         self._luck = random.Random(chance.getrandbits(64))  # noqa: S311 - spreads retries, guards nothing
         self.add: Callable[[Sequence[Task]], Awaitable[Sequence[Receipt]]] = self._add
         self.apply: Callable[[Sequence[Change]], Awaitable[Sequence[Verdict]]] = self._apply
         if batching:
-            self.add = Batcher(self._add).answers
-            self.apply = Batcher(self._apply).answers
+            if isinstance(self.store, Placed) and self.store.spread:
+                place_of = self.store.place_of
+                self.add = PlacedBatcher(self._add, lambda task: place_of(task.id)).answers
+                self.apply = PlacedBatcher(self._apply, lambda change: place_of(change.id)).answers
+            else:
+                self.add = Batcher(self._add).answers
+                self.apply = Batcher(self._apply).answers
 
     def decide(self, task: Task, event: Event, now: Instant, guard: Guard) -> Change:
-        """The change that an event makes to a task."""
+        """The change that an event makes to a task; none is replayed into a queue that is bound to another tenant."""
+        if type(event) is Replayed and self.book.is_foreign(task):
+            raise ForeignTask(task.id, task.state, task.spec.queue)
         luck = 2.0 * self._luck.random() - 1.0
         return Change(task.spec.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
 
@@ -96,7 +102,7 @@ class Ledger:
         """Say that tasks were claimed, and which of them were promoted."""
         if not tasks:
             return
-        at = tasks[0].status.started_at or claim.now
+        at = tasks[0].status.started_at or 0
         tables = {order.queue: order.tables for order in claim.queues}
         self.tell(tasks, at)
         wanted = self.observers or self.publisher.wanted(at)
@@ -138,28 +144,24 @@ class Ledger:
         """
         if self.released:
             self.released = False
-            await self._let_go()
+            await dependencies.release(self.store, lambda tasks: self.ring(tasks, self.clock.now()))
         if self.breakers.due:
             await self.breakers.share()
         if self.publisher.due:
             await self.publisher.flush()
 
-    async def ring(self, tasks: Sequence[Task], now: Instant) -> list[tuple[Task, Status | None]]:
+    async def ring(
+        self, tasks: Sequence[Task], now: Instant, watched_from: Instant = AT_ONCE
+    ) -> list[tuple[Task, Status | None]]:
         """Answer the alarms of these tasks; those that no one else answered meanwhile, and how each stands now."""
-        changes = [self.decide(task, AlarmRang(), now, seen(task)) for task in tasks]
+        rang = AlarmRang(watched_from)
+        changes = [self.decide(task, rang, now, seen(task)) for task in tasks]
         answered: list[tuple[Task, Status | None]] = []
         for task, change, verdict in zip(tasks, changes, await self.apply(changes), strict=True):
             if verdict is APPLIED:
                 self.tell_change(task, change, now)
                 answered.append((task, change.status))
         return answered
-
-    async def _let_go(self) -> None:
-        """Answer the alarms of tasks that have nothing left to wait for; if we die first, any sweep does."""
-        for _ in range(_ROUNDS):
-            tasks = await self.store.due(AT_ONCE, _BATCH)
-            if not tasks or not await self.ring(tasks, self.clock.now()):
-                return
 
     async def _apply(self, changes: Sequence[Change]) -> Sequence[Verdict]:
         verdicts = await self.store.apply(changes)
@@ -172,7 +174,7 @@ class Ledger:
         """Store new tasks, and say so of those that were not there: here, where many submits have become one batch."""
         now = self.clock.now()
         bounds = self.book.bounds_of({task.spec.queue for task in tasks}) if self.book.bounded else {}
-        receipts = await self.store.add(tasks, now=now, bounds=bounds)
+        receipts = await self.store.add(tasks, now=self.clock.given(), bounds=bounds)
         if self.watchers or self.observers or self.publisher.wanted(now):
             self.tell([task for task, receipt in zip(tasks, receipts, strict=True) if type(receipt) is Added], now)
         return receipts

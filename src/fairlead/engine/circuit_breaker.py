@@ -8,17 +8,15 @@ turned is rung for like a change of a queue, so that every engine knows it withi
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from fairlead.core.circuit import (
-    Answer,
     Circuit,
     CircuitState,
+    ProbeAnswer,
     answered,
     confirmed,
     counted,
@@ -31,13 +29,14 @@ from fairlead.core.identity import LeaseToken, WorkerId
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Status, Task
-from fairlead.engine.clock import Clock
-from fairlead.engine.feed import CircuitData, CircuitEvent, EventType
-from fairlead.engine.feeding import Publisher
-from fairlead.storage.protocol import Store
-from fairlead.storage.values import Claim, Record
+from fairlead.engine.events.publisher import Publisher
+from fairlead.engine.events.types import CircuitData, CircuitEvent, EventType
+from fairlead.engine.records import Form, Records, decoder
+from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.runtime.logger import Logger
+from fairlead.storage.values import Claim
 
-log = logging.getLogger("fairlead.circuits")
+log = Logger("fairlead.circuits")
 
 KIND: Final = "circuit"
 """The kind of record that the circuit of a task type is."""
@@ -56,8 +55,7 @@ _EVENTS: Final = {
     CircuitState.CLOSED: EventType.CIRCUIT_CLOSED,
 }
 
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(Circuit).decode
+FORM: Final = Form(kind=KIND, decode=decoder(Circuit))
 
 Step: TypeAlias = Callable[[Circuit, Instant], Circuit]
 
@@ -68,7 +66,7 @@ class _Uncounted:
     def __init__(self) -> None:
         self.passed = 0
         self.failed = 0
-        self.answers: list[Answer] = []
+        self.answers: list[ProbeAnswer] = []
 
     def add(self, other: _Uncounted) -> None:
         self.passed += other.passed
@@ -83,9 +81,15 @@ class Breakers:
     """The circuits of one store, as one engine counts, heeds and turns them."""
 
     def __init__(
-        self, store: Store, settings: Settings, clock: Clock, publisher: Publisher, new_token: Callable[[], LeaseToken]
+        self,
+        records: Records,
+        settings: Settings,
+        clock: Clock,
+        publisher: Publisher,
+        new_token: Callable[[], LeaseToken],
     ) -> None:
-        self._store = store
+        self._records = records
+        self._store = records.store
         self._settings = settings
         self._clock = clock
         self._publisher = publisher
@@ -106,6 +110,11 @@ class Breakers:
         """The circuits as they were last read, by task type."""
         return {task_type: circuit for task_type, (circuit, _) in self._known.items()}
 
+    async def find(self, task_type: str) -> Circuit | None:
+        """The circuit of a task type as it is stored, if it has one."""
+        kept = (await self._records.read(FORM)).kept
+        return next((each.value for each in kept if each.name == task_type), None)
+
     @property
     def watching(self) -> bool:
         """Whether any task type has a circuit."""
@@ -118,12 +127,6 @@ class Breakers:
             return False
         shared = self._shared_at
         return self._answered or shared is None or self._clock.monotonic() - shared >= _SHARE_INTERVAL
-
-    def learn(self, records: Sequence[Record]) -> None:
-        """Take note of the circuits as they are stored."""
-        circuits = ((record, circuit_in(record)) for record in records)
-        self._known = {record.name: (circuit, record.version) for record, circuit in circuits if circuit is not None}
-        self._heed()
 
     def count(self, task: Task, after: Status) -> None:
         """Count what became of an attempt of a task that stood like this while it was held."""
@@ -139,7 +142,7 @@ class Breakers:
                 uncounted.failed += not passed
         elif task.status.lease is not None:
             token = task.status.lease.token
-            uncounted.answers.append(Answer(token, passed))
+            uncounted.answers.append(ProbeAnswer(token, passed))
             self._answered = self._answered or any(probe.token == token for probe in status.probes)
 
     async def share(self) -> None:
@@ -180,7 +183,9 @@ class Breakers:
 
     async def reread(self) -> None:
         """Read all circuits anew."""
-        self.learn(await self._store.scan(KIND))
+        read = await self._records.read(FORM)
+        self._known = {each.name: (each.value, each.version) for each in read.kept}
+        self._heed()
 
     def tell(self, task_type: str, after: Circuit) -> None:
         """Tell and log that a circuit has turned, and now stands like this."""
@@ -191,16 +196,16 @@ class Breakers:
         match after.state:
             case CircuitState.OPEN:
                 log.warning(
-                    "the circuit of %s is open: %d of %d attempts have failed, and its tasks wait for %g s",
+                    "circuit breaker of %s is open: %d of %d attempts failed; its tasks wait for %g s",
                     task_type,
                     failures,
                     outcomes,
                     after.settings.open_for / SECOND,
                 )
             case CircuitState.HALF_OPEN:
-                log.info("the circuit of %s is half-open: %d tasks are tried", task_type, after.settings.probes)
+                log.info("circuit breaker of %s is half-open: trying %d tasks", task_type, after.settings.probes)
             case CircuitState.CLOSED:
-                log.info("the circuit of %s is closed: its tasks are claimed again", task_type)
+                log.info("circuit breaker of %s is closed: its tasks are claimed again", task_type)
 
     async def _probe(self, task_type: str, claim: Claim) -> list[Task]:
         token, granted = self._new_token(), 0
@@ -225,7 +230,9 @@ class Breakers:
         # given up, or a process that dies at the wrong moment would keep the circuit half-open.
         patience = longest + self._settings.grace + 2 * self._settings.lease
         with contextlib.suppress(StoreError):
-            await self._change(task_type, lambda circuit, now: confirmed(circuit, token, len(tasks), now + patience))
+            await self._change(
+                task_type, lambda circuit, now: confirmed(circuit, token, len(tasks), now + patience, now)
+            )
         return tasks
 
     async def _change(self, task_type: str, step: Step) -> None:
@@ -238,7 +245,7 @@ class Breakers:
             after = step(before, self._clock.now())
             if after == before:
                 return
-            stored = await self._store.put(KIND, task_type, _encode(after), expected=version)
+            stored = await self._store.put(KIND, task_type, FORM.write(after), expected=version)
             if stored is not None:
                 self._known[task_type] = after, stored
                 self._heed()
@@ -248,7 +255,7 @@ class Breakers:
                 return
             await self.reread()
 
-    def _knows(self, task_type: str, answers: Sequence[Answer]) -> bool:
+    def _knows(self, task_type: str, answers: Sequence[ProbeAnswer]) -> bool:
         """Whether these answers are to probes that this engine knows of; it need not know all."""
         known = self._known.get(task_type)
         probes = {probe.token for probe in known[0].status.probes} if known else set()
@@ -264,11 +271,3 @@ class Breakers:
         )
         if not self.withheld:
             self._tried.clear()
-
-
-def circuit_in(record: Record) -> Circuit | None:
-    """The circuit in a record; None if it is of a version that this one cannot read."""
-    try:
-        return _decode(record.value)
-    except msgspec.MsgspecError:
-        return None

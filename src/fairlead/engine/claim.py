@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.identity import WorkerId
+from fairlead.core.errors import StoreError
+from fairlead.core.events import HandedBack, Returned
+from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Task
-from fairlead.engine.clock import FollowingClock
-from fairlead.engine.identity import Chance, IdMaker
-from fairlead.engine.ledger import Ledger
+from fairlead.engine.changes import Ledger, changed
+from fairlead.engine.events.observers import Happening, tell_foreign
+from fairlead.engine.runtime.clock import FollowingClock
+from fairlead.engine.runtime.ids import Chance, IdMaker
+from fairlead.engine.settle import Settlement, settle
 from fairlead.storage.protocol import Prompt
-from fairlead.storage.values import Claim, QueueOrder
+from fairlead.storage.values import APPLIED, Claim, Held, QueueOrder
+
+_ROUNDS: Final = 100
+"""How often one claim looks past tasks of other tenants."""
+_REMEMBERED: Final = 10_000
+"""How many of them the log tells of once each."""
 
 
-class Wish(Struct, frozen=True):
+class ClaimRequest(Struct, frozen=True):
     """What a worker can take."""
 
     worker: WorkerId
@@ -26,6 +38,8 @@ class Wish(Struct, frozen=True):
     capabilities: Collection[str]
     types: Collection[str] | None
     """None for any."""
+    tenant: str | None = None
+    """The only tenant whose tasks it may see; None for any."""
 
 
 class Claims:
@@ -40,26 +54,83 @@ class Claims:
         self._breakers = ledger.breakers
         self._chance = chance
         self._ids = ids
+        self._reported: set[TaskId] = set()
+        """The tasks of other tenants that the log has told of."""
 
     @property
     def are_served(self) -> bool:
         """Whether a server makes them, which works while this process does: it has a clock of its own."""
         return isinstance(self._clock, FollowingClock) and self._clock.follows
 
-    async def claim(self, wish: Wish) -> list[Task]:
+    async def claim(self, wish: ClaimRequest) -> list[Task]:
         """The best ready tasks."""
         await self._look()
         claim = self._claim_of(wish)
         if not claim.queues:
             return []
-        tasks = await self._breakers.probe(claim, self._book.paused_types) if self._breakers.withheld else []
-        if len(tasks) < wish.limit:
-            tasks += await self._store.claim(replace(claim, limit=wish.limit - len(tasks)) if tasks else claim)
+        take = self._take if wish.tenant is None else functools.partial(self._take_own, wish.tenant)
+        tasks = await take(claim)
         self._ledger.tell_started(tasks, claim)
         await self._ledger.finish()
         return tasks
 
-    async def wait(self, wish: Wish, timeout: float) -> list[Task] | None:
+    async def _take(self, claim: Claim) -> list[Task]:
+        """The best ready tasks, probes first."""
+        tasks = await self._breakers.probe(claim, self._book.paused_types) if self._breakers.withheld else []
+        if len(tasks) < claim.limit:
+            tasks += await self._store.claim(replace(claim, limit=claim.limit - len(tasks)) if tasks else claim)
+        return tasks
+
+    async def _take_own(self, tenant: str, claim: Claim) -> list[Task]:
+        """The best ready tasks of one tenant.
+
+        A submit by who has yet to learn that a queue is bound can leave another's task in it. Such a task is held until
+        the claim is over, so that it is not found again in place of those behind it, and then returned unseen.
+        """
+        own: list[Task] = []
+        foreign: list[Task] = []
+        try:
+            for _ in range(_ROUNDS):
+                asked = replace(claim, limit=claim.limit - len(own), token=self._ids.token())
+                try:
+                    found = await self._take(asked)
+                except StoreError:
+                    if not own:
+                        raise
+                    break  # What it has taken by now is to be run all the same.
+                own += [task for task in found if task.spec.tenant == tenant]
+                strangers = [task for task in found if task.spec.tenant != tenant]
+                foreign += strangers
+                if not strangers or len(own) >= claim.limit:
+                    break
+        finally:
+            if foreign:
+                # What the store does not take back now, it takes back when the leases end.
+                with contextlib.suppress(StoreError):
+                    await self._return(foreign)
+        return own
+
+    async def _return(self, foreign: Sequence[Task]) -> None:
+        """Undo the claims of tasks that the worker may not see, and report them."""
+        now = self._clock.now()
+        leases = [task.status.lease for task in foreign]
+        changes = [
+            self._ledger.decide(task, Returned(), now, Held(task.status.version, lease.token))
+            for task, lease in zip(foreign, leases, strict=True)
+            if lease is not None
+        ]
+        verdicts = await self._ledger.apply(changes)
+        for task, change, verdict in zip(foreign, changes, verdicts, strict=True):
+            if verdict is APPLIED:
+                self._ledger.note(Happening.FOREIGN, now, changed(task, change))
+                if task.id not in self._reported:
+                    self._reported = {*self._reported, task.id} if len(self._reported) < _REMEMBERED else {task.id}
+                    tell_foreign(task)
+        left = [task for task, verdict in zip(foreign, verdicts, strict=True) if verdict is not APPLIED]
+        if left:  # Cancelled just now: decided as for any task that its worker gives back.
+            await settle(self._ledger, [Settlement(task, HandedBack()) for task in left])
+
+    async def wait(self, wish: ClaimRequest, timeout: float) -> list[Task] | None:
         """The best ready tasks once there may be some; None if they are yet to be claimed.
 
         They are claimed by what is known when the wait begins, so that lasts no longer than this is fresh.
@@ -67,7 +138,7 @@ class Claims:
         if isinstance(self._store, Prompt) and self.are_served:
             await self._look()
             claim = self._claim_of(wish)
-            if claim.queues and not claim.limited and not self._breakers.withheld:
+            if claim.queues and wish.tenant is None and not claim.limited and not self._breakers.withheld:
                 tasks = await self._store.wait_and_claim(claim, min(timeout, self._book.fresh_for / SECOND))
                 if tasks:
                     # What this tells is published with the next operation's: cancelled here, it would lose the tasks.
@@ -83,9 +154,9 @@ class Claims:
         if self._breakers.due:
             await self._breakers.share()
 
-    def _claim_of(self, wish: Wish) -> Claim:
+    def _claim_of(self, wish: ClaimRequest) -> Claim:
         """The claim of those of the queues that are not paused."""
-        book, now = self._book, self._clock.now()
+        book = self._book
         return Claim(
             queues=tuple(
                 QueueOrder(
@@ -94,12 +165,12 @@ class Claims:
                     book.limits.get(queue),
                 )
                 for queue in wish.queues
-                if queue not in book.paused
+                if queue not in book.paused and (wish.tenant is None or book.tenants.get(queue) == wish.tenant)
             ),
             worker=wish.worker,
             token=self._ids.token(),
-            now=now,
-            until=now + self._settings.lease,
+            now=self._clock.given(),
+            lease=self._settings.lease,
             grace=self._settings.grace,
             limit=wish.limit,
             capabilities=frozenset(wish.capabilities),

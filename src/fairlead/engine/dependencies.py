@@ -1,17 +1,25 @@
-"""Tasks that wait for others: how a batch names its own, and what to say of those that cannot be waited for."""
+"""Tasks that wait for others: how a batch names its own, what is refused, and when dependents are released."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
 
 from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import TaskId
+from fairlead.core.instant import AT_ONCE, Instant
 from fairlead.core.submission import Submission
-from fairlead.core.task import Task
+from fairlead.core.task import Failure, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Apart, Missing
+
+_BATCH: Final = 1_000
+_ROUNDS: Final = 100
+"""How far one call follows a chain whose tasks end one after the other by being cancelled. The sweep does the rest."""
 
 
 def named(submission: Submission, position: int, ids: Sequence[TaskId]) -> Submission:
@@ -66,3 +74,48 @@ async def unended(store: Store, task: Task) -> list[Task]:
         return []
     found = await store.get(task.spec.after.tasks)
     return [parent for parent in found if parent is not None and not parent.state.ended]
+
+
+async def shown_to(store: Store, tasks: Sequence[Task], tenant: str | None) -> list[Task]:
+    """The tasks as they are shown to a tenant: without the ids of others' tasks that somebody made them wait for."""
+    waiting = [] if tenant is None else [task.spec.after for task in tasks if task.spec.after is not None]
+    if not waiting:
+        return list(tasks)
+    found = await store.get(sorted({one for after in waiting for one in after.tasks}))
+    hidden = {task.id for task in found if task is not None and task.spec.tenant != tenant}
+    return [_without(task, hidden) for task in tasks] if hidden else list(tasks)
+
+
+def _without(task: Task, hidden: AbstractSet[TaskId]) -> Task:
+    after, status = task.spec.after, task.status
+    if after is None or hidden.isdisjoint(after.tasks):
+        return task
+    spec = replace(task.spec, after=replace(after, tasks=tuple(one for one in after.tasks if one not in hidden)))
+    history = tuple(replace(entry, failure=_unnamed(entry.failure, hidden)) for entry in status.history)
+    return Task(spec, replace(status, failure=_unnamed(status.failure, hidden), history=history))
+
+
+def _unnamed(failure: Failure | None, hidden: AbstractSet[TaskId]) -> Failure | None:
+    """The failure, which does not name these tasks."""
+    if failure is None:
+        return None
+    message = functools.reduce(lambda text, one: text.replace(one, "of another tenant"), hidden, failure.message)
+    return replace(failure, message=message)
+
+
+async def release(store: Store, ring: Callable[[Sequence[Task]], Awaitable[Sequence[object]]]) -> None:
+    """Answer the alarms of tasks that have nothing left to wait for; if we die first, any sweep does.
+
+    `ring` answers the alarms of tasks, and says which of them no one else answered meanwhile.
+    """
+    for _ in range(_ROUNDS):
+        tasks = await store.due(AT_ONCE, _BATCH)
+        if not tasks or not await ring(tasks):
+            return
+
+
+async def released_at(store: Store, task: Task) -> Instant:
+    """When the last of those that a task has waited for ended, as far as they are still there."""
+    parents = [] if task.spec.after is None else await store.get(task.spec.after.tasks)
+    ends = [parent.status.ended_at for parent in parents if parent is not None and parent.status.ended_at is not None]
+    return max(task.spec.created_at, *ends)  # What was submitted after their ends has never waited.

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from fairlead.core.errors import FairleadError, LeaseLost, StoreError, StoreUnavailable, TaskNotFound
-from fairlead.core.events import CancelAsked, Discarded, Replayed, Request
+from fairlead.core.errors import FairleadError, LeaseLost, StoreUnavailable, TaskNotFound
+from fairlead.core.events import CancelAsked, Discarded, Replayed, Request, TimedOut
+from fairlead.core.health.clock_watch import ClockReading
+from fairlead.core.health.quarantine import Quarantined
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.instant import Instant, Span
-from fairlead.core.scaling import WITHIN, advise
+from fairlead.core.instant import AT_ONCE, Instant, Span
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
-from fairlead.core.task import Priority, Task
-from fairlead.engine import depending
-from fairlead.engine.book import QueueBook
-from fairlead.engine.breakers import Breakers
-from fairlead.engine.claiming import Claims, Wish
-from fairlead.engine.clock import Clock, FollowingClock, SystemClock
-from fairlead.engine.departments import Departments
-from fairlead.engine.feeding import Publisher
-from fairlead.engine.identity import Chance, IdMaker, system_chance
+from fairlead.core.task import Priority, State, Task
+from fairlead.engine import dependencies
+from fairlead.engine.changes import Ledger, changed, seen
+from fairlead.engine.circuit_breaker import Breakers
+from fairlead.engine.claim import ClaimRequest, Claims
+from fairlead.engine.events.listener import Listener
+from fairlead.engine.events.observers import Observer, Occurrence, Watcher, tell_set_aside
+from fairlead.engine.events.publisher import Publisher
 from fairlead.engine.leases import StoreLeases
-from fairlead.engine.ledger import Ledger, changed, seen
-from fairlead.engine.listening import Listener
-from fairlead.engine.observe import Observer, Occurrence, Watcher
-from fairlead.engine.presence import Presence
-from fairlead.engine.settling import Settlement, settle
-from fairlead.engine.stats import Stats, stats_of
-from fairlead.engine.submitting import Submitted, Submitter
-from fairlead.storage.protocol import Store
+from fairlead.engine.lost_tasks import LostTasks
+from fairlead.engine.queue_cache import QueueBook
+from fairlead.engine.records import Records
+from fairlead.engine.runtime.clock import Clock, FollowingClock, SystemClock
+from fairlead.engine.runtime.ids import Chance, IdMaker, system_chance
+from fairlead.engine.settle import Settlement, settle
+from fairlead.engine.submit import Submitted, Submitter
+from fairlead.engine.worker_records import Presence
+from fairlead.storage.protocol import Quarantining, Store
 from fairlead.storage.values import (
     Beat,
     Filter,
@@ -40,19 +42,16 @@ from fairlead.storage.values import (
 )
 
 if TYPE_CHECKING:
-    from fairlead.core.circuit import Circuit
-    from fairlead.core.diagnosis import Diagnosis
-    from fairlead.core.explanation import Cause, Explanation
-    from fairlead.core.query import Query
-    from fairlead.engine.scaling import Scaling
-    from fairlead.engine.searching import Found
+    from fairlead.core.explain.explanation import Cause, Explanation
+    from fairlead.engine.explain.eligibility import Lookout
+    from fairlead.engine.explain.explainer import Explainer
 
 _TRIES: Final = 100
 """How often a compare-and-set is tried; each failure means that someone else's change succeeded."""
 
 
-class Engine(Departments):
-    """The use cases over one store.
+class Engine:
+    """What producers and workers do with tasks, and the sweep, over one store. What people operate is added in `admin`.
 
     With `batching`, concurrent submits and settles of one event loop are coalesced into batches; without it the engine
     never suspends over a store that does not, and `inline.run_inline` can drive it from synchronous code.
@@ -76,12 +75,16 @@ class Engine(Departments):
         self.clock = clock or FollowingClock(SystemClock())
         self._chance = chance or system_chance()
         self._ids = IdMaker(self._chance)
-        self.publisher = Publisher(store, self.clock, inline=not batching)
-        self._breakers = Breakers(store, self.settings, self.clock, self.publisher, self._ids.token)
-        self.book = QueueBook(store, self.settings, self.clock, self._breakers)
+        if isinstance(store, Quarantining):
+            store.quarantine.observer = self._set_aside
+        self.records = Records(store, self.clock, self._set_aside)
+        """What the store keeps beside tasks, as it is read."""
+        self.publisher = Publisher(self.records, self.clock, inline=not batching)
+        self._breakers = Breakers(self.records, self.settings, self.clock, self.publisher, self._ids.token)
+        self.book = QueueBook(self.records, self.settings, self.clock, self._breakers)
         """The queues as this engine knows them."""
         self._ledger = Ledger(
-            store,
+            self.records,
             self.settings,
             self.clock,
             self._chance,
@@ -93,10 +96,14 @@ class Engine(Departments):
         )
         self.feed = Listener(store, self.clock, self.publisher, self._ids.token)
         """What all processes tell of their tasks and workers."""
-        self.presence = Presence(store, self.settings, self.clock, self._chance, self.publisher, self._ledger.meter)
+        self.presence = Presence(
+            self.records, self.settings, self.clock, self._chance, self.publisher, self._ledger.meter
+        )
         """The workers, as they say of themselves."""
+        self.lost_tasks = LostTasks(self.records, self.presence)
+        """Which tasks were taken from which worker."""
         self._leases = StoreLeases(store, self.settings, self.clock)
-        self._submitter = Submitter(self._ledger, self._ids)
+        self._submitter = Submitter(self._ledger, self._ids, batching=batching)
         self._claims = Claims(self._ledger, self._chance, self._ids)
         self._batching = batching
 
@@ -127,6 +134,10 @@ class Engine(Departments):
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
         return self._submitter.submit_many(submissions)
 
+    async def begin_key_scopes(self) -> None:
+        """Have it written down when the servers of this store began to know idempotency keys by their tenants."""
+        await self._submitter.keys.begin()
+
     async def prepare(self, submission: Submission) -> Task:
         """The task that a submission becomes, not stored yet."""
         return await self._submitter.prepare(submission)
@@ -137,6 +148,7 @@ class Engine(Departments):
 
     async def replay(self, task_id: TaskId, *, reset_retries: bool = True, priority: Priority | None = None) -> Task:
         """Queue an ended task again."""
+        await self.book.refresh()
         return await self._request(task_id, Replayed(reset_retries=reset_retries, priority=priority))
 
     async def discard(self, task_id: TaskId) -> Task:
@@ -150,24 +162,28 @@ class Engine(Departments):
             raise TaskNotFound(task_id)
         return task
 
-    async def explain(self, task_id: TaskId) -> Explanation:
-        """Why a task waits, or ran when it ran; reads no other task, but a store may count those ahead of it."""
-        return await self._explainer.explain(await self.get(task_id))
+    async def explain(self, task_id: TaskId, tenant: str | None = None) -> Explanation:
+        """Why a task waits, or ran when it ran; reads no other task, but a store may count those ahead of it.
 
-    async def doubts(self, submitted: Submitted) -> tuple[Cause, ...]:
+        To who is bound to a tenant, others appear as numbers at most.
+        """
+        (task,) = await dependencies.shown_to(self.store, [await self.get(task_id)], tenant)
+        return await self._explainer.explain(task, tenant)
+
+    async def doubts(self, submitted: Submitted, tenant: str | None = None) -> tuple[Cause, ...]:
         """Why no live worker could run a task that was just submitted; none if one could, or if that is not known.
 
         The workers are looked up every few seconds at most, so this is for every submit.
         """
         if submitted.existing:
             return ()
-        if self._lookout.stale:
-            await self._lookout.look()
-        return self._lookout.doubts(submitted.task)
+        if self._worker_check.stale:
+            await self._worker_check.look()
+        return self._worker_check.doubts(submitted.task, tenant)
 
     async def unended(self, task: Task) -> list[Task]:
         """Those of the tasks that this one waits for that have not ended."""
-        return await depending.unended(self.store, task)
+        return await dependencies.unended(self.store, task)
 
     async def find(
         self,
@@ -180,64 +196,6 @@ class Engine(Departments):
         """One page of a listing; the last task's id leads to the next page."""
         return await self.store.find(matching or Filter(), limit=limit, newest_first=newest_first, after=after)
 
-    async def search(
-        self,
-        query: Query,
-        *,
-        within: Filter | None = None,
-        limit: int = 100,
-        newest_first: bool = True,
-        after: TaskId | None = None,
-    ) -> Found:
-        """One page of the tasks that a query means, of those that a filter admits.
-
-        A call looks at a bounded number of tasks: the page may not be full, and its cursor still leads further.
-        """
-        from fairlead.engine.searching import plan
-
-        sought = plan(query, self.clock.now(), within)
-        return await self._searcher.page(sought, limit=limit, newest_first=newest_first, after=after)
-
-    async def diagnose(self) -> Diagnosis:
-        """Whether all is as it should be, and what to do if it is not; changes nothing."""
-        from fairlead.engine.doctor import Doctor
-
-        return await Doctor(self).diagnose()
-
-    async def stats(self) -> Stats:
-        """How the queues stand, and the workers; costs O(lanes + workers)."""
-        await self.book.refresh()
-        tally, now = await self.store.tally(), self.clock.now()
-        return stats_of(
-            tally,
-            now,
-            await self.presence.workers(),
-            await self.presence.throughput(),
-            paused=self.book.paused,
-            paused_types=self.book.paused_types,
-            circuits=await self._known_circuits(),
-            promoted_today=await self._ledger.promotions.today(now),
-        )
-
-    async def _known_circuits(self) -> dict[str, Circuit]:
-        """The circuits; as they were last known, while a journal that keeps them cannot be reached."""
-        try:
-            return await self.circuits.all()
-        except StoreError:
-            return self._breakers.circuits
-
-    async def autoscale(
-        self, queue: str | None = None, *, within: Span = WITHIN, capacity: int | None = None
-    ) -> Scaling:
-        """How much one queue has to do, or all of them, and how many workers that takes; costs O(lanes + workers)."""
-        from fairlead.engine.scaling import Scaling, load_of
-
-        await self.book.refresh()
-        tally, now = await self.store.tally(), self.clock.now()
-        spent = await self.presence.spent(queue)
-        load = load_of(queue, tally, now, self.book, await self.presence.workers(), spent)
-        return Scaling(queue, load, advise(load, within=within, capacity=capacity))
-
     # Workers
 
     def claim(
@@ -248,12 +206,15 @@ class Engine(Departments):
         limit: int,
         capabilities: Collection[str] = (),
         types: Collection[str] | None = None,
+        tenant: str | None = None,
     ) -> Coroutine[Any, Any, list[Task]]:
         """The best ready tasks for a worker, now executing under leases of their own.
 
         What is paused is left out; of a type that keeps failing, a few are taken as probes when its circuit says so.
+        For a worker of one tenant only queues that are bound to it are looked at; a task of another's that is found
+        there waits again as if it had never been taken.
         """
-        return self._claims.claim(Wish(worker, queues, limit, capabilities, types))
+        return self._claims.claim(ClaimRequest(worker, queues, limit, capabilities, types, tenant))
 
     def wait(
         self,
@@ -267,9 +228,10 @@ class Engine(Departments):
     ) -> Coroutine[Any, Any, list[Task] | None]:
         """Sleep until there may be work, and claim it at once if the store can; None if it is yet to be claimed.
 
-        Cancelled after it has claimed tasks, this returns them.
+        Cancelled after it has claimed tasks, this returns them; if the store does not say whether it has, it raises
+        StoreUnavailable.
         """
-        return self._claims.wait(Wish(worker, queues, limit, capabilities, types), timeout)
+        return self._claims.wait(ClaimRequest(worker, queues, limit, capabilities, types), timeout)
 
     async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
         """Renew leases and report progress; the answer says which are lost and which should stop."""
@@ -286,6 +248,18 @@ class Engine(Departments):
         """What a heartbeat would learn, without renewing anything: a cancel need not wait for the next one."""
         return await self._leases.look(beats)
 
+    async def time_out(self, beats: Sequence[Beat]) -> None:
+        """Settle attempts as timed out, by their leases, for a worker that does not say so; what is lost stays lost."""
+        stored = await self.store.get([beat.id for beat in beats])
+        held = {beat.id: beat.token for beat in beats}
+        await self.settle(
+            [
+                Settlement(task, TimedOut())
+                for task in stored
+                if task is not None and task.status.lease is not None and task.status.lease.token == held[task.id]
+            ]
+        )
+
     async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
         """Say how attempts ended; the answer is how each task stands now, or that its lease is lost.
 
@@ -297,40 +271,79 @@ class Engine(Departments):
 
     # Upkeep
 
-    async def sweep(self, limit: int = 1_000, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+    async def sweep(
+        self,
+        limit: int = 1_000,
+        after: tuple[Instant, TaskId] | None = None,
+        *,
+        watched: Callable[[], Awaitable[Instant | None]] | None = None,
+    ) -> list[Task]:
         """Answer one batch of alarms: tasks that are due, leases and retentions that have ended.
+
+        `watched` is asked when leases have ended, and says since when the store's clock has been watched, or None to
+        leave them alone; without it, every lease that has ended by the clock is taken to have.
 
         The answer is the tasks looked at, as they stood; an empty one means that nothing is due.
         """
-        now = self.clock.now()
-        tasks = await self.store.due(now, limit, after)
+        tasks = await self.store.due(self.clock.given(), limit, after)
         if not tasks:
             return []
+        watched_from: Instant | None = AT_ONCE
+        ringing = tasks
+        if watched is not None and any(task.state is State.EXECUTING for task in tasks):
+            # Only now: a step between a look before and the store's own would have gone unseen.
+            watched_from = await watched()
+            if watched_from is None:
+                ringing = [task for task in tasks if task.state is not State.EXECUTING]
+        now = self.clock.now()
         lost: list[Task] = []
-        for task, status in await self._ledger.ring(tasks, now):
+        for task, status in await self._ledger.ring(ringing, now, watched_from or AT_ONCE):
             if task.status.lease is not None and status is not None:
                 lost.append(task)
                 self._breakers.count(task, status)
         await self._ledger.finish()
         if lost:
-            await self.workers.note(lost, now)
+            await self.lost_tasks.note(lost, now)
         return tasks
 
     async def share_promotions(self) -> None:
         """Tell the other processes how many promoted tasks were claimed here."""
         await self._ledger.promotions.share()
 
-    async def follow_clock(self) -> None:
-        """Measure how far the host's clock is from the store's, and follow the store's from now on.
+    async def follow_clock(self) -> ClockReading:
+        """Look at the store's clock, and follow it from now on; a clock given to the engine is looked at instead."""
+        return await self._leases.follow_clock()
 
-        A clock that was given to the engine is left alone.
-        """
-        await self._leases.follow_clock()
+    async def look_at_clocks(self) -> dict[str, ClockReading]:
+        """Look at every clock that leases go by, each by a name; the store's is followed from now on."""
+        return await self._leases.look_at_clocks()
+
+    async def curtail_leases(self, limit: int, lease: Span) -> int:
+        """Cut leases that would end later than one lease length from now, as a clock that went back leaves them."""
+        return await self.store.curtail(lease=lease, limit=limit, now=self.clock.given())
 
     async def close(self) -> None:
         """Close the store, after the last events."""
         await self.publisher.close()
         await self.store.close()
+
+    @functools.cached_property
+    def _explainer(self) -> Explainer:
+        from fairlead.engine.explain.explainer import Explainer
+
+        return Explainer(self._ledger, self.presence)
+
+    @functools.cached_property
+    def _worker_check(self) -> Lookout:
+        from fairlead.engine.explain.eligibility import Lookout
+
+        return Lookout(self.presence, self.clock)
+
+    def _set_aside(self, found: Quarantined) -> None:
+        """Say that something was set aside, or cannot be read here."""
+        tell_set_aside(found)
+        for watcher in self._ledger.watchers:
+            watcher.set_aside(found)
 
     async def _request(self, task_id: TaskId, request: Request) -> Task:
         for _ in range(_TRIES):

@@ -1,4 +1,4 @@
-"""The queues as one engine knows them: read about once a second when it is used.
+"""The queues, and the time, as one engine knows them: read about once a second when it is used.
 
 So a change takes effect everywhere on the first claim or submit a second after it, at the latest. One small record is
 rung at every change, so that most looks cost one read; all are read now and then even if it was not rung.
@@ -10,21 +10,19 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Final
 
-import msgspec
-
 from fairlead.core.errors import StoreError
-from fairlead.core.instant import MINUTE, SECOND, Span
-from fairlead.core.limits import Limits
-from fairlead.core.order import Table
-from fairlead.core.queue import QueueSettings, effective
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import MINUTE, SECOND, Instant, Span
+from fairlead.core.queues.limits import Limits
+from fairlead.core.queues.order import Table
+from fairlead.core.queues.queue import QueueSettings, effective
 from fairlead.core.settings import Settings
-from fairlead.core.task import Lane
-from fairlead.engine import breakers
-from fairlead.engine.breakers import BELL as BELL
-from fairlead.engine.breakers import Breakers
-from fairlead.engine.clock import Clock
-from fairlead.storage.protocol import Store
-from fairlead.storage.values import Record
+from fairlead.core.submission import Submission, accept, belonging
+from fairlead.core.task import Lane, Task
+from fairlead.engine.circuit_breaker import BELL as BELL
+from fairlead.engine.circuit_breaker import Breakers
+from fairlead.engine.records import Form, Records, decoder
+from fairlead.engine.runtime.clock import Clock, FollowingClock
 
 KIND: Final = "queue"
 """The kind of record that a queue's settings are."""
@@ -39,15 +37,19 @@ SOON: Final[Span] = FRESH // 10
 _RESCAN: Final[Span] = MINUTE
 """How often all is read even if nobody rang: signals are hints."""
 _OUTAGE_PAUSE: Final[Span] = 5 * SECOND
+_HUNG: Final[Span] = SECOND
+"""How long a look takes at least that fails because the store hangs."""
 
-_decode: Final = msgspec.msgpack.Decoder(QueueSettings).decode
+FORM: Final = Form(kind=KIND, decode=decoder(QueueSettings), sealed=True)
+"""Settings that cannot be read pause their queue: nobody knows what they said."""
 
 
 class QueueBook:
     """The queues as one engine knows them."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock, breakers: Breakers) -> None:
-        self._store = store
+    def __init__(self, records: Records, settings: Settings, clock: Clock, breakers: Breakers) -> None:
+        self._records = records
+        self._store = records.store
         self._settings = settings
         self._clock = clock
         self._breakers = breakers
@@ -59,10 +61,14 @@ class QueueBook:
         self._table = _table(settings)
         self.paused: frozenset[str] = frozenset()
         """The queues that are paused."""
+        self.unreadable: frozenset[str] = frozenset()
+        """Those of them that are paused because their settings cannot be read."""
         self.paused_types: frozenset[str] = frozenset()
         """The task types that are paused, in whatever queue."""
         self.limits: dict[str, Limits] = {}
         """The limits of the queues that have any of their own."""
+        self.tenants: dict[str, str] = {}
+        """The tenants that queues are bound to, by queue; a queue that is not here is anybody's."""
         self.looks = 0
         """How often the store was asked."""
 
@@ -79,10 +85,12 @@ class QueueBook:
     async def refresh(self, ahead: Span = 0) -> None:
         """Look whether anything has changed, if that is due by then. Who comes meanwhile does not wait for it.
 
-        While the store cannot be read, what was last known holds.
+        While the store cannot be read, what was last known holds. Only of a store that hangs the error is raised: the
+        caller would wait as long once more.
         """
         if self.fresh_for > ahead:
             return
+        began = self._clock.monotonic()
         first = self._looked_at is None
         if not first:
             self._looked_at = self._clock.monotonic()
@@ -90,7 +98,10 @@ class QueueBook:
             await self._look()
         except StoreError:
             # What the caller is about to do meets the same error, or can be done without knowing more.
-            self._looked_at = self._clock.monotonic() + _OUTAGE_PAUSE - FRESH
+            now = self._clock.monotonic()
+            self._looked_at = now + _OUTAGE_PAUSE - FRESH
+            if now - began >= _HUNG and not ahead:
+                raise
         else:
             self._looked_at = self._clock.monotonic() if first else self._looked_at
 
@@ -105,6 +116,25 @@ class QueueBook:
     def table_of(self, queue: str) -> Table:
         """How the wait of a queue's tasks counts."""
         return self._tables.get(queue, self._table)
+
+    def accept(self, submission: Submission, task_id: TaskId, now: Instant) -> Task:
+        """The task that a submission becomes by the settings of its queue, and as its queue's tenant's.
+
+        Whatever submits comes by here: this is where a queue that is bound to a tenant takes that tenant's tasks only.
+        """
+        queue = submission.queue
+        tenant = self.tenants.get(queue) if self.tenants else None
+        if tenant is not None:
+            submission = belonging(submission, tenant)
+        return accept(submission, task_id, now, self.settings_of(queue))
+
+    def is_foreign(self, task: Task) -> bool:
+        """Whether a task's queue is bound to a tenant that is not the task's: it was there a moment too soon."""
+        return self.tenants.get(task.spec.queue, task.spec.tenant) != task.spec.tenant
+
+    def queues_of(self, tenant: str) -> frozenset[str]:
+        """The queues that are bound to a tenant."""
+        return frozenset(queue for queue, bound in self.tenants.items() if bound == tenant)
 
     @property
     def bounded(self) -> bool:
@@ -147,22 +177,26 @@ class QueueBook:
 
     async def _look(self) -> None:
         self.looks += 1
+        if isinstance(self._clock, FollowingClock):
+            # Who only submits sees no other sign that the store's clock was set, or that its own is slow.
+            await self._clock.measure(self._store.time)
         rung = next((record.version for record in await self._store.scan(BELL)), 0)
         now = self._clock.monotonic()
         if self._read_at is not None and rung == self._rung and now - self._read_at < _RESCAN:
             return
-        queues = [(record.name, settings_in(record)) for record in await self._store.scan(KIND)]
+        read = await self._records.read(FORM)
+        queues = [(each.name, each.value) for each in read.kept]
         types = await self._store.scan(TYPE_KIND)
-        self._breakers.learn(await self._store.scan(breakers.KIND))
+        await self._breakers.reread()
         self._effective = {
-            name: effective(self._settings, own)
-            for name, own in queues
-            if own is not None and own != QueueSettings(paused=own.paused)
+            name: effective(self._settings, own) for name, own in queues if own != QueueSettings(paused=own.paused)
         }
         self._tables = {name: _table(own) for name, own in self._effective.items()}
-        self.paused = frozenset(name for name, own in queues if own is not None and own.paused)
+        self.unreadable = frozenset(each.name for each in read.unread)
+        self.paused = self.unreadable.union(name for name, own in queues if own.paused)
         self.paused_types = frozenset(record.name for record in types)
-        self.limits = {name: limits for name, own in queues if own is not None and (limits := own.limits) is not None}
+        self.limits = {name: limits for name, own in queues if (limits := own.limits) is not None}
+        self.tenants = {name: own.tenant for name, own in queues if own.tenant is not None}
         self._rung, self._read_at = rung, now
 
 
@@ -170,11 +204,3 @@ def _table(settings: Settings) -> Table:
     # Luck only moves the turns of a weighted order, and no wait changes those.
     (table, *_) = settings.order.tables(1, lambda: 0.0)
     return table
-
-
-def settings_in(record: Record) -> QueueSettings | None:
-    """The settings in a record; None if they are of a version that this one cannot read."""
-    try:
-        return _decode(record.value)
-    except msgspec.MsgspecError:
-        return None

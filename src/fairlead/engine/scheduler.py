@@ -16,18 +16,30 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.errors import FairleadError, TaskNotFound, WrongState
+from fairlead.core.errors import FairleadError, InvalidSchedule, TaskNotFound, WrongState
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
-from fairlead.core.schedule import TAKEN_OVER_AFTER, Fire, Overlap, Schedule, ScheduleEntry, decided, fires
-from fairlead.core.submission import Submission, accept
+from fairlead.core.schedules.schedule import (
+    TAKEN_OVER_AFTER,
+    Fire,
+    Overlap,
+    Schedule,
+    ScheduleEntry,
+    check,
+    decided,
+    fires,
+)
+from fairlead.core.submission import Submission
 from fairlead.core.task import Task
-from fairlead.engine.ledger import Ledger
-from fairlead.storage.values import Added, Full, Record
+from fairlead.engine.changes import Ledger
+from fairlead.engine.records import Form, decoder
+from fairlead.engine.runtime.logger import Logger
+from fairlead.storage.values import Added, Full
+
+log = Logger("fairlead.schedules")
 
 KIND: Final = "schedule"
 """The kind of record that a schedule is."""
@@ -42,11 +54,10 @@ _REMEMBERED: Final[Span] = 10 * MINUTE
 _AT_ONCE: Final = 50
 """How many records are written at the same time."""
 
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(ScheduleEntry).decode
+_decode: Final = decoder(ScheduleEntry)
 
 
-class Kept(Struct, frozen=True):
+class KeptSchedule(Struct, frozen=True):
     """A schedule as it was read, and the version of its record."""
 
     entry: ScheduleEntry
@@ -55,15 +66,21 @@ class Kept(Struct, frozen=True):
 
 def encode(entry: ScheduleEntry) -> bytes:
     """What is stored of a schedule."""
-    return _encode(entry)
+    return FORM.write(entry)
 
 
-def decode(record: Record) -> Kept | None:
-    """The schedule in a record; None if it is of a version that this one cannot read."""
+def _checked(value: bytes) -> ScheduleEntry:
+    entry = _decode(value)
     try:
-        return Kept(_decode(record.value), record.version)
-    except msgspec.MsgspecError:
-        return None
+        check(entry.schedule)
+    except InvalidSchedule as error:
+        if error.field != "timezone":  # Another host may know it.
+            raise
+    return entry
+
+
+FORM: Final = Form(kind=KIND, decode=_checked, name_of=lambda entry: entry.name, sealed=True)
+"""A schedule that cannot be read fires nothing, and no program that declares it puts another in its place."""
 
 
 def template_of(schedule: Schedule) -> Submission:
@@ -84,6 +101,7 @@ class Firing:
         batching: bool,
     ) -> None:
         self._ledger = ledger
+        self._records = ledger.records
         self._store = ledger.store
         self._clock = ledger.clock
         self._new_ids = new_ids
@@ -91,7 +109,7 @@ class Firing:
         self._at_once = _AT_ONCE if batching else 1
         self._book: dict[str, Instant] = {}
         """When each schedule next needs attention."""
-        self._known: dict[str, Kept] = {}
+        self._known: dict[str, KeptSchedule] = {}
         self._rung: int | None = None
         self._read_at: Span | None = None
 
@@ -120,24 +138,23 @@ class Firing:
         now = self._clock.now()
         return min(self._book.values(), default=now + 1) <= now
 
-    async def _read(self) -> list[Kept]:
+    async def _read(self) -> list[KeptSchedule]:
         """All schedules as they stand."""
         self._read_at = self._clock.monotonic()
         records = await self._store.scan(KIND)
         known = self._known
         # Most have not changed since they were last decoded.
-        found = [
-            before if (before := known.get(record.name)) is not None and before.version == record.version
-            else decode(record)
-            for record in records
-        ]  # fmt: skip
+        same = {r.name for r in records if r.name in known and known[r.name].version == r.version}
+        changed = await self._records.sort(FORM, [record for record in records if record.name not in same])
+        fresh = {each.name: KeptSchedule(each.value, each.version) for each in changed.kept}
         self._known, self._book = {}, {}
-        for kept in found:
+        for record in records:
+            kept = known[record.name] if record.name in same else fresh.get(record.name)
             if kept is not None:
                 self._note(kept)
         return list(self._known.values())
 
-    def _note(self, kept: Kept) -> None:
+    def _note(self, kept: KeptSchedule) -> None:
         self._known[kept.entry.name] = kept
         attention = kept.entry.attention
         if attention is None:
@@ -145,20 +162,25 @@ class Firing:
         else:
             self._book[kept.entry.name] = attention
 
-    async def _take_over(self, left_behind: Sequence[Kept], now: Instant) -> list[Kept]:
+    async def _take_over(self, left_behind: Sequence[KeptSchedule], now: Instant) -> list[KeptSchedule]:
         """Cross off what was submitted after all, and decide anew for the rest; the answer is what this process did."""
         asked = [fire.task for kept in left_behind for fire in kept.entry.status.pending]
         found = {task.id for task in await self._store.get(asked) if task is not None} if asked else set()
         return await self._put([(kept, _taken_over(kept.entry, found, now)) for kept in left_behind])
 
-    async def _decide(self, due: Sequence[Kept]) -> list[Kept]:
+    async def _decide(self, due: Sequence[KeptSchedule]) -> list[KeptSchedule]:
         """Take the decision for each; the answer is those that this process has decided."""
         busy = await self._busy([kept.entry for kept in due])
         now = self._clock.now()
         wanted = []
         for kept in due:
             schedule, status = kept.entry.schedule, kept.entry.status
-            decision = fires(schedule, status, now, busy=kept.entry.name in busy)
+            try:
+                decision = fires(schedule, status, now, busy=kept.entry.name in busy)
+            except FairleadError as error:
+                # Its time zone is not known on this host. Another may know it, and the others fire.
+                log.warning("schedule %s cannot fire in this process: %s", kept.entry.name, error)
+                continue
             ids = self._new_ids([schedule.submission.queue] * len(decision.times), now)
             after = decided(schedule, status, decision, ids, now, busy=kept.entry.name in busy)
             wanted.append((kept, ScheduleEntry(schedule, after, kept.entry.created_at)))
@@ -174,7 +196,7 @@ class Firing:
         found = await self._store.get(list(asked)) if asked else []
         return {asked[task.id] for task in found if task is not None and not task.state.ended}
 
-    async def _submit(self, read: Sequence[Kept], mine: Callable[[Fire], bool]) -> int:
+    async def _submit(self, read: Sequence[KeptSchedule], mine: Callable[[Fire], bool]) -> int:
         """Submit what is pending of these schedules, as far as it is this process's; how many tasks were."""
         # Before it is asked how old that is: from there on as little as possible lies between it and the store.
         await self._ledger.book.refresh()
@@ -192,7 +214,7 @@ class Firing:
             template = template_of(kept.entry.schedule)
             for fire in mine_of_it:
                 try:
-                    task = accept(template, fire.task, now, self._ledger.book.settings_of(template.queue))
+                    task = self._ledger.book.accept(template, fire.task, now)
                     # It is not forgotten before it is crossed off: whoever takes over must find it.
                     tasks.append(Task(replace(task.spec, key_until=now + _REMEMBERED), task.status))
                 except FairleadError as error:
@@ -210,14 +232,14 @@ class Firing:
                 with contextlib.suppress(WrongState, TaskNotFound):
                     await self._cancel(fire.replaces)
 
-    async def _put(self, wanted: Sequence[tuple[Kept, ScheduleEntry]]) -> list[Kept]:
+    async def _put(self, wanted: Sequence[tuple[KeptSchedule, ScheduleEntry]]) -> list[KeptSchedule]:
         """Compare and set many records; the answer is those that were set."""
 
-        async def put(kept: Kept, entry: ScheduleEntry) -> Kept | None:
+        async def put(kept: KeptSchedule, entry: ScheduleEntry) -> KeptSchedule | None:
             version = await self._store.put(KIND, entry.name, encode(entry), expected=kept.version)
-            return None if version is None else Kept(entry, version)
+            return None if version is None else KeptSchedule(entry, version)
 
-        done: list[Kept] = []
+        done: list[KeptSchedule] = []
         for first in range(0, len(wanted), self._at_once):
             batch = [put(before, entry) for before, entry in wanted[first : first + self._at_once]]
             # One alone needs no event loop, so that synchronous code can have a schedule run now.
@@ -230,13 +252,16 @@ class Firing:
 
 def _due(entry: ScheduleEntry, now: Instant) -> bool:
     attention = entry.attention
-    return attention is not None and attention <= now
+    # What was decided ahead of a clock that went back is left behind, too: see `_taken_over`.
+    ahead = any(fire.since - now >= TAKEN_OVER_AFTER for fire in entry.status.pending)
+    return ahead or (attention is not None and attention <= now)
 
 
 def _taken_over(entry: ScheduleEntry, found: set[TaskId], now: Instant) -> ScheduleEntry:
     """The entry without the tasks that are there, and with all else that was left behind decided anew."""
     pending = tuple(
-        replace(fire, since=now) if now - fire.since >= TAKEN_OVER_AFTER else fire
+        # Also if it was decided by a clock that has gone back since: it would be nobody's until that is made up for.
+        replace(fire, since=now) if abs(now - fire.since) >= TAKEN_OVER_AFTER else fire
         for fire in entry.status.pending
         if fire.task not in found
     )

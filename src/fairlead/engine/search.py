@@ -1,14 +1,15 @@
 """Searching: a query in two parts, what a store's filter can tell and what is looked at here.
 
-A call looks at a bounded number of tasks, so that none runs for ever: a page may have fewer tasks than asked for, or
-none, and its cursor still leads further.
+A call looks at a bounded number of tasks and for a bounded time, so that none runs for ever: a page may have fewer
+tasks than asked for, or none, and its cursor still leads further. Tasks are looked at in a thread: some are large.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, Final
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -16,8 +17,8 @@ from msgspec.structs import asdict, replace
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import TaskId, WorkerId, parse_task_id
 from fairlead.core.instant import Instant
-from fairlead.core.query import Kind, Query, Term, Within, priorities_of, states_of
-from fairlead.core.query_match import Matcher, bounds, matcher
+from fairlead.core.query.match import Matcher, bounds, matcher
+from fairlead.core.query.query import Kind, Query, Term, Within, priorities_of, states_of
 from fairlead.core.task import Task
 from fairlead.storage.protocol import Lagging, Store
 from fairlead.storage.values import Filter
@@ -28,7 +29,33 @@ CHUNK: Final = 1_000
 """How many tasks are read at once."""
 MOST_COUNTED: Final = 300_000
 """How many tasks are looked at to count them."""
+MOST_SECONDS: Final = 1.0
+"""For how long one page looks at tasks."""
+COUNT_SECONDS: Final = 3.0
+"""For how long tasks are looked at to count or to group them."""
 _LEAST: Final = 100
+
+Answer = TypeVar("Answer")
+Arguments = TypeVarTuple("Arguments")
+
+
+class SearchBudget:
+    """What an answer may cost: how many tasks are looked at for it, and how long that takes."""
+
+    def __init__(self, tasks: int, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._left = tasks
+        self._monotonic = monotonic
+        self._end = monotonic() + seconds
+
+    def spend(self, tasks: int = 1) -> bool:
+        """Take note of tasks that were looked at; whether others may be."""
+        self._left -= tasks
+        return not self.is_spent
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no further task may be looked at."""
+        return self._left <= 0 or self._monotonic() >= self._end
 
 
 class Found(Struct, frozen=True):
@@ -37,11 +64,9 @@ class Found(Struct, frozen=True):
     tasks: list[Task]
     cursor: TaskId | None
     """Where to go on: the last task looked at; None when there is no more."""
-    looked: int = 0
-    """How many tasks were looked at for it."""
 
 
-class Count(Struct, frozen=True):
+class TaskCount(Struct, frozen=True):
     """How many tasks there are."""
 
     number: int
@@ -136,57 +161,68 @@ class Searcher:
         self._lags = isinstance(store, Lagging)
         self._find = store.find_current if current and isinstance(store, Lagging) else store.find
 
-    async def page(self, plan: Plan, *, limit: int, newest_first: bool = True, after: TaskId | None = None) -> Found:
+    async def page(
+        self,
+        plan: Plan,
+        *,
+        limit: int,
+        newest_first: bool = True,
+        after: TaskId | None = None,
+        budget: SearchBudget | None = None,
+    ) -> Found:
         """One page of what a plan looks for, beyond the task `after`."""
         if plan.matching is None or limit <= 0:
             return Found([], None)
         if plan.ids is not None:
             return await self._named(plan, plan.ids, limit, newest_first, after)
+        budget = budget or SearchBudget(MOST_LOOKED, MOST_SECONDS)
         if plan.rest is None:
             found = await self._find(plan.matching, limit=limit + 1, newest_first=newest_first, after=after)
-            return Found(found[:limit], found[limit - 1].id if len(found) > limit else None, len(found))
-        found, looked, size = [], 0, min(max(limit + 1, _LEAST), CHUNK)
-        while looked < MOST_LOOKED:
+            budget.spend(len(found))
+            return Found(found[:limit], found[limit - 1].id if len(found) > limit else None)
+        found, size = [], min(max(limit + 1, _LEAST), CHUNK)
+        while True:
             tasks = await self._find(plan.matching, limit=size, newest_first=newest_first, after=after)
-            for task in tasks:
-                if plan.rest(task):
-                    if len(found) == limit:
-                        return Found(found, found[-1].id, looked + len(tasks))
-                    found.append(task)
-            looked += len(tasks)
-            if len(tasks) < size:
-                return Found(found, None, looked)
-            after = tasks[-1].id
-            if len(found) == limit:
-                break
+            # One more than wanted tells whether there is a next page.
+            matches, looked = await self.work(_sift, tasks, plan, limit + 1 - len(found), budget)
+            found += matches
+            if len(found) > limit:
+                return Found(found[:limit], found[limit - 1].id)
+            if looked == len(tasks) < size:
+                return Found(found, None)
+            after = tasks[looked - 1].id
+            if len(found) == limit or budget.is_spent:
+                return Found(found, after)
             size = min(2 * size, CHUNK)
-            await self._breathe()
-        return Found(found, after, looked)
 
-    async def all(self, plan: Plan, *, newest_first: bool = True) -> AsyncIterator[Found]:
-        """All that a plan looks for, in pages; one may be empty."""
+    async def all(
+        self, plan: Plan, *, newest_first: bool = True, budget: SearchBudget | None = None
+    ) -> AsyncIterator[Found]:
+        """All that a plan looks for, in pages, of which one may be empty; the last has a cursor if the budget ended."""
         after: TaskId | None = None
         while True:
-            found = await self.page(plan, limit=CHUNK, newest_first=newest_first, after=after)
+            found = await self.page(plan, limit=CHUNK, newest_first=newest_first, after=after, budget=budget)
             yield found
-            if found.cursor is None:
+            if found.cursor is None or (budget is not None and budget.is_spent):
                 return
             after = found.cursor
             await self._breathe()
 
-    async def count(self, plan: Plan) -> Count:
+    async def count(self, plan: Plan) -> TaskCount:
         """How many tasks a plan looks for; at least, if there are very many to look at."""
         if plan.matching is None:
-            return Count(0)
+            return TaskCount(0)
         if plan.rest is None and plan.ids is None and not self._lags and _counted(plan.matching):
-            return Count(await self._tallied(plan.matching))
-        number = looked = 0
-        async for found in self.all(plan):
+            return TaskCount(await self._tallied(plan.matching))
+        number, exact = 0, True
+        async for found in self.all(plan, budget=SearchBudget(MOST_COUNTED, COUNT_SECONDS)):
             number += len(found.tasks)
-            looked += found.looked
-            if looked >= MOST_COUNTED and found.cursor is not None:
-                return Count(number, exact=False)
-        return Count(number)
+            exact = found.cursor is None
+        return TaskCount(number, exact)
+
+    async def work(self, work: Callable[[Unpack[Arguments]], Answer], *arguments: *Arguments) -> Answer:
+        """What some work gives that takes longer than an event loop may be held up."""
+        return await asyncio.to_thread(work, *arguments) if self._batching else work(*arguments)
 
     async def _tallied(self, matching: Filter) -> int:
         tally = await self._store.tally()
@@ -213,6 +249,17 @@ class Searcher:
         """Let others have their turn; a store need not suspend at all."""
         if self._batching:
             await asyncio.sleep(0)
+
+
+def _sift(tasks: Sequence[Task], plan: Plan, wanted: int, budget: SearchBudget) -> tuple[list[Task], int]:
+    """Those of the tasks that a plan looks for, so many at most, and how many were looked at: one at least."""
+    matches: list[Task] = []
+    for looked, task in enumerate(tasks, start=1):
+        if plan.rest is None or plan.rest(task):
+            matches.append(task)
+        if not budget.spend() or len(matches) == wanted:
+            return matches, looked
+    return matches, len(tasks)
 
 
 def _counted(matching: Filter) -> bool:

@@ -12,8 +12,8 @@ from fairlead.core.events import Completed, Crashed, Failed, Outcome
 from fairlead.core.instant import Instant
 from fairlead.core.lifecycle import settlement
 from fairlead.core.task import Failure, Lease, Task
-from fairlead.engine.ledger import Ledger, changed
-from fairlead.engine.observe import Happening
+from fairlead.engine.changes import Ledger, changed
+from fairlead.engine.events.observers import Happening
 from fairlead.storage.values import APPLIED, Held, Verdict
 
 

@@ -9,8 +9,8 @@ from msgspec import Struct
 from fairlead.core.circuit import Circuit
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Priority, State
-from fairlead.engine.metering import Throughput
-from fairlead.engine.presence import WorkerPresence, WorkerState
+from fairlead.engine.metrics.throughput import Throughput
+from fairlead.engine.worker_records import WorkerPresence, WorkerState
 from fairlead.storage.values import Tally
 
 
@@ -33,7 +33,9 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     running: dict[str, int] = {}
     """Executing tasks by type; a server that is asked for its statistics does not say."""
     paused: bool = False
-    """Whether its tasks wait because someone paused it."""
+    """Whether its tasks wait because someone paused it, or because its settings cannot be read."""
+    unreadable: bool = False
+    """Whether its settings cannot be read: they are damaged and were set aside, or are of a newer version."""
 
 
 class WorkerStats(Struct, frozen=True, kw_only=True):
@@ -61,10 +63,14 @@ class Stats(Struct, frozen=True, kw_only=True):
     """How many tasks were claimed as more urgent than they are, because they had waited, since midnight UTC."""
     journal_behind: int | None = None
     """How many changed tasks the journal has yet to learn of; None without a journal."""
+    intact: bool | None = None
+    """Whether the store has all that its journal knows of; None without a journal."""
     paused_types: tuple[str, ...] = ()
     """The task types that are paused, in whatever queue."""
     circuits: dict[str, Circuit] = {}
     """The circuits, by task type."""
+    quarantined: dict[str, int] = {}
+    """How many records, tasks among them, are set aside because they cannot be decoded, by kind."""
     at: Instant = 0
     """The moment of all this."""
 
@@ -79,9 +85,11 @@ def stats_of(
     paused_types: Collection[str] = (),
     circuits: Mapping[str, Circuit] | None = None,
     promoted_today: int = 0,
+    unreadable: Collection[str] = (),
+    quarantined: Mapping[str, int] | None = None,
 ) -> Stats:
     """The stats of a tally taken at this moment; a queue that is paused is there even without tasks."""
-    queues = {name: _no_tasks(paused=True) for name in sorted(paused)}
+    queues = {name: _no_tasks(paused=True, unreadable=name in unreadable) for name in sorted(paused)}
     states = dict.fromkeys(State, 0)
     for lane_tally in tally.lanes:
         lane = lane_tally.lane
@@ -103,27 +111,31 @@ def stats_of(
         queues=queues,
         states=states,
         next_alarm=tally.next_alarm,
-        workers=_worker_stats(workers),
+        workers=worker_stats(workers),
         throughput=throughput or Throughput(),
         promoted_today=promoted_today,
         journal_behind=tally.journal_behind,
+        intact=tally.intact,
         paused_types=tuple(sorted(paused_types)),
         circuits=dict(circuits or {}),
+        quarantined=dict(quarantined or {}),
         at=now,
     )
 
 
-def _no_tasks(*, paused: bool = False) -> QueueStats:
+def _no_tasks(*, paused: bool = False, unreadable: bool = False) -> QueueStats:
     return QueueStats(
         lines={priority: LineStats() for priority in Priority},
         states=dict.fromkeys(State, 0),
         types={},
         running={},
         paused=paused,
+        unreadable=unreadable,
     )
 
 
-def _worker_stats(workers: Sequence[WorkerPresence]) -> WorkerStats:
+def worker_stats(workers: Sequence[WorkerPresence]) -> WorkerStats:
+    """How many workers there are, and how busy."""
     by_state = {state: [worker for worker in workers if worker.state is state] for state in WorkerState}
     alive = by_state[WorkerState.ACTIVE] + by_state[WorkerState.DRAINING]
     return WorkerStats(

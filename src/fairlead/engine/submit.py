@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from fairlead.core.errors import FairleadError, QueueFull
+from fairlead.core.errors import FairleadError, InvalidTask, QueueFull, StoreUnavailable
 from fairlead.core.identity import TaskId
-from fairlead.core.submission import Submission, accept
+from fairlead.core.submission import Submission, check_batch_after
 from fairlead.core.task import Task
-from fairlead.engine import depending, tracing
-from fairlead.engine.book import SOON
-from fairlead.engine.identity import IdMaker
-from fairlead.engine.ledger import Ledger
-from fairlead.storage.values import Added, Apart, KeyHeld, Known, Missing, Receipt
+from fairlead.engine import dependencies
+from fairlead.engine.changes import Ledger
+from fairlead.engine.idempotency_scopes import KeyScopes
+from fairlead.engine.queue_cache import SOON
+from fairlead.engine.runtime import spans
+from fairlead.engine.runtime.ids import IdMaker
+from fairlead.engine.runtime.loop_turns import Turn
+from fairlead.storage.values import Added, Apart, KeyHeld, KeyUnknown, Known, Missing, Receipt
 
 if TYPE_CHECKING:
-    from fairlead.core.explanation import Cause
+    from fairlead.core.explain.explanation import Cause
 
 
 class Submitted(Struct, frozen=True, gc=False):
@@ -31,24 +34,45 @@ class Submitted(Struct, frozen=True, gc=False):
     """Why no live worker could run it, if whoever stored it has said so; `Engine.doubts` looks."""
 
 
+class _Batch:
+    """Submissions on their way to be stored; what is known of each is by its position."""
+
+    def __init__(self, submissions: Sequence[Submission], ids: Sequence[TaskId], turn: Turn) -> None:
+        self.submissions = submissions
+        self.ids = ids
+        self.turn = turn
+        self.answers: list[Submitted | FairleadError] = []
+        self.accepted: dict[int, Task] = {}
+        """The tasks to store."""
+        self.waiting: list[int] = []
+        """Those that were stored and wait for others."""
+        self.refused: dict[int, TaskId] = {}
+        """Those that were to wait for a task that is not there, and that task."""
+        self.held = False
+        """Whether the key of any is held by another task."""
+
+
 class Submitter:
     """Stores tasks, one or many."""
 
-    def __init__(self, ledger: Ledger, ids: IdMaker) -> None:
+    def __init__(self, ledger: Ledger, ids: IdMaker, *, batching: bool) -> None:
+        self._batching = batching
         self._ledger = ledger
         self._store = ledger.store
         self._clock = ledger.clock
         self._book = ledger.book
+        self.keys = KeyScopes(ledger.records, ledger.clock, ledger.settings)
+        """How idempotency keys are named."""
         self._ids = ids
 
     def submit(self, submission: Submission) -> Coroutine[Any, Any, Submitted]:
         """Store a task; it is durable when this returns."""
-        return self._submit_traced(submission) if tracing.active() else self._submit_one(submission)
+        return self._submit_traced(submission) if spans.active() else self._submit_one(submission)
 
     async def _submit_traced(self, submission: Submission) -> Submitted:
-        with tracing.submitting([submission]) as ((traced,), span):
+        with spans.submitting([submission]) as ((traced,), span):
             submitted = await self._submit_one(traced)
-            tracing.tell_submitted(span, [submitted.task.id])
+            spans.tell_submitted(span, [submitted.task.id])
             return submitted
 
     async def _submit_one(self, submission: Submission) -> Submitted:
@@ -61,8 +85,11 @@ class Submitter:
         if fresh_for <= 0:
             await self._book.refresh()
         now, queue = self._clock.now(), submission.queue
-        task = accept(submission, self._ids.task_id(queue, now), now, self._book.settings_of(queue))
-        (receipt,) = await self._ledger.add((task,))
+        task = self._book.accept(submission, self._ids.task_id(queue, now), now)
+        holder = None
+        if submission.idempotency_key is not None:
+            task, holder = await self.keys.name(task)
+        receipt = (await self._ledger.add((task,)))[0] if holder is None else KeyHeld(holder)
         answer = Submitted(task) if type(receipt) is Added else await self._submitted(submission, task, receipt)
         if self._ledger.unfinished:
             await self._ledger.finish()
@@ -75,56 +102,73 @@ class Submitter:
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
-        if not tracing.active():
+        if not spans.active():
             return await self._submit(submissions)
-        with tracing.submitting(submissions) as (traced, span):
+        with spans.submitting(submissions) as (traced, span):
             answers = await self._submit(traced)
-            tracing.tell_submitted(span, [answer.task.id for answer in answers if isinstance(answer, Submitted)])
+            spans.tell_submitted(span, [answer.task.id for answer in answers if isinstance(answer, Submitted)])
             return answers
 
     async def _submit(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         if self._book.stale:
             await self._book.refresh()
-        now = self._clock.now()
-        ids = self._ids.task_ids([submission.queue for submission in submissions], now)
-        answers: list[Submitted | FairleadError] = []
-        accepted: list[Task] = []
-        positions: list[int] = []
-        for position, (submission, task_id) in enumerate(zip(submissions, ids, strict=True)):
-            if submission.after:
-                submission = depending.named(submission, position, ids)
-            try:
-                task = accept(submission, task_id, now, self._book.settings_of(submission.queue))
-            except FairleadError as error:
-                answers.append(error)
-            else:
-                accepted.append(task)
-                positions.append(position)
-                answers.append(Submitted(task))
-        receipts = await self._ledger.add(accepted) if accepted else []
-        refused: dict[int, TaskId] = {}
-        waiting: list[int] = []
-        held = False
-        for position, task, receipt in zip(positions, accepted, receipts, strict=True):
-            if isinstance(receipt, Added):
-                if task.spec.after is not None:
-                    waiting.append(position)
-                continue
-            answers[position] = await self._submitted(submissions[position], task, receipt, ids)
-            if isinstance(receipt, Missing | Apart):
-                refused[position] = receipt.named
-            elif isinstance(receipt, Known) and task.spec.after is not None:
-                waiting.append(position)
-            held = held or isinstance(receipt, KeyHeld)
-        self._ledger.released |= bool(waiting)
-        await self._ledger.finish()
-        if waiting:
+        ids = self._ids.task_ids([submission.queue for submission in submissions], self._clock.now())
+        batch = _Batch(submissions, ids, Turn(len(submissions), looped=self._batching))
+        await self._accept(batch)
+        await self._add(batch)
+        if batch.waiting:
             # How many are waited for is the store's to say, and some may have had nothing to wait for.
-            for position, found in zip(waiting, await self._store.get([ids[at] for at in waiting]), strict=True):
-                answers[position] = answers[position] if found is None else Submitted(found)
-        if refused and held:
-            await self._submit_again(submissions, ids, refused, answers)
-        return answers
+            found = await self._store.get([ids[at] for at in batch.waiting])
+            for position, task in zip(batch.waiting, found, strict=True):
+                batch.answers[position] = batch.answers[position] if task is None else Submitted(task)
+        if batch.refused and batch.held:
+            await self._submit_again(batch)
+        return batch.answers
+
+    async def _accept(self, batch: _Batch) -> None:
+        """Make the tasks that the submissions of a batch become."""
+        now, turn = self._clock.now(), batch.turn
+        named = 0
+        for position, (submission, task_id) in enumerate(zip(batch.submissions, batch.ids, strict=True)):
+            if turn.is_over:
+                await turn.next()
+            try:
+                if submission.after:
+                    named += len(submission.after)
+                    check_batch_after(named)
+                    submission = dependencies.named(submission, position, batch.ids)
+                task = self._book.accept(submission, task_id, now)
+            except FairleadError as error:
+                batch.answers.append(error)
+                continue
+            holder = None
+            if submission.idempotency_key is not None:
+                task, holder = await self.keys.name(task)
+            if holder is None:
+                batch.accepted[position] = task
+                batch.answers.append(Submitted(task))
+            else:
+                batch.held = True
+                batch.answers.append(await self._held(submission, holder))
+
+    async def _add(self, batch: _Batch) -> None:
+        """Store the tasks of a batch, and put down what became of those that were not stored."""
+        receipts = await self._ledger.add(list(batch.accepted.values())) if batch.accepted else []
+        for (position, task), receipt in zip(batch.accepted.items(), receipts, strict=True):
+            if type(receipt) is Added and task.spec.after is None:
+                continue
+            if batch.turn.is_over:
+                await batch.turn.next()
+            if isinstance(receipt, Added | Known) and task.spec.after is not None:
+                batch.waiting.append(position)
+            if isinstance(receipt, Added):
+                continue
+            batch.answers[position] = await self._submitted(batch.submissions[position], task, receipt, batch.ids)
+            if isinstance(receipt, Missing | Apart):
+                batch.refused[position] = receipt.named
+            batch.held = batch.held or isinstance(receipt, KeyHeld)
+        self._ledger.released |= bool(batch.waiting)
+        await self._ledger.finish()
 
     async def _submitted(
         self, submission: Submission, task: Task, receipt: Receipt, ids: Sequence[TaskId] = ()
@@ -139,34 +183,38 @@ class Submitter:
         if isinstance(receipt, KeyHeld):
             return await self._held(submission, receipt.holder)
         if isinstance(receipt, Missing | Apart):
-            return depending.refusal(receipt, ids)
+            return dependencies.refusal(receipt, ids)
+        if isinstance(receipt, KeyUnknown):
+            return StoreUnavailable(
+                f"the store has lost tasks that its journal knows of, and perhaps the one with idempotency key "
+                f"{submission.idempotency_key!r} in queue {task.spec.queue!r}; this task was not stored. Repeat the "
+                f"submit when the store is rebuilt"
+            )
         return QueueFull(task.spec.queue, receipt.depth, receipt.bound)
 
-    async def _submit_again(
-        self,
-        submissions: Sequence[Submission],
-        ids: Sequence[TaskId],
-        refused: dict[int, TaskId],
-        answers: list[Submitted | FairleadError],
-    ) -> None:
+    async def _submit_again(self, batch: _Batch) -> None:
         """Submit those again that were to wait for one of the batch whose key another task holds: for that one now."""
+        ids, answers = batch.ids, batch.answers
         stored = {at: said.task.id for at, said in enumerate(answers) if isinstance(said, Submitted)}
         hopeful = {ids[position] for position, task_id in stored.items() if ids[position] != task_id}
         left: dict[int, Submission] = {}
-        for position, missing in refused.items():
+        for position, missing in batch.refused.items():
             if missing in hopeful:
                 hopeful.add(ids[position])
-                left[position] = submissions[position]
+                left[position] = batch.submissions[position]
         if left:
-            for position, answer in zip(left, await self._submit(depending.again(left, ids, stored)), strict=True):
+            for position, answer in zip(left, await self._submit(dependencies.again(left, ids, stored)), strict=True):
                 answers[position] = answer
 
     async def prepare(self, submission: Submission) -> Task:
         """The task that a submission becomes, not stored yet."""
         await self._book.refresh()
         now = self._clock.now()
-        settings = self._book.settings_of(submission.queue)
-        return accept(submission, self._ids.task_id(submission.queue, now), now, settings)
+        task = self._book.accept(submission, self._ids.task_id(submission.queue, now), now)
+        task, holder = await self.keys.name(task)
+        if holder is not None:
+            raise key_held(task)
+        return task
 
     async def _held(self, submission: Submission, holder: TaskId) -> Submitted | FairleadError:
         """The task that holds a submission's key; or the submission stored after all, if the holder just went."""
@@ -175,3 +223,12 @@ class Submitter:
             return Submitted(task, existing=True)
         (answer,) = await self._submit([submission])
         return answer
+
+
+def key_held(task: Task) -> InvalidTask:
+    """The refusal of a task that is to be part of a transaction, and whose idempotency key another one holds."""
+    return InvalidTask(
+        "idempotency_key",
+        f"idempotency_key {task.spec.key!r} is held by another task of queue {task.spec.queue!r}, so this transaction "
+        f"submits nothing; use another key, or submit outside it to get that task",
+    )

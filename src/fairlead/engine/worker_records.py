@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.errors import StoreUnavailable, WorkerNotFound
-from fairlead.core.identity import WorkerId
+from fairlead.core.errors import Forbidden, StoreUnavailable, WorkerNotFound
+from fairlead.core.health.clock_watch import LeaseTerms
+from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import HOUR, Instant, Span
 from fairlead.core.settings import Settings
-from fairlead.engine.clock import Clock
-from fairlead.engine.feed import EventType, WorkerData, WorkerEvent
-from fairlead.engine.feeding import Publisher
-from fairlead.engine.identity import Chance
-from fairlead.engine.metering import Meter, Spent, Throughput
-from fairlead.storage.protocol import Store
-from fairlead.storage.values import Record
+from fairlead.core.task import Task
+from fairlead.engine.events.publisher import Publisher
+from fairlead.engine.events.types import EventType, WorkerData, WorkerEvent
+from fairlead.engine.metrics.throughput import Spent, Throughput, ThroughputMeter
+from fairlead.engine.records import DecodedRecord, Form, Records, decoder
+from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.runtime.ids import Chance
 
 FORGOTTEN_AFTER: Final[Span] = HOUR
 """How long a worker that is no longer heard of is shown as dead."""
@@ -33,8 +34,12 @@ _WORKER: Final = "worker"
 _DRAIN: Final = "drain"
 _THROUGHPUT: Final = "throughput"
 _TRIES: Final = 20
+_SHOWN: Final = 64
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+
+MOST_SHOWN: Final = 100
+"""How many tasks of each sort are shown of one worker."""
 
 
 class WorkerState(enum.StrEnum):
@@ -69,6 +74,45 @@ class WorkerPresence(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many of its tasks completed within the minute before it was last seen, as the process it speaks to counted
     them; likewise `failed`, those that ended as failed or as a dead letter."""
     failed: int = 0
+    lease: Span = 0
+    """How long its leases are, likewise `heartbeat`, how often they are renewed; 0 of one of an earlier version."""
+    heartbeat: Span = 0
+    key: str | None = None
+    """The id of the key that registered it, to which its id belongs; None for a worker without a key."""
+    tenant: str | None = None
+    """The tenant that the key is bound to."""
+
+    @property
+    def ownerless(self) -> bool:
+        """Whether a server has registered it that took no note of keys: of an older version, or one without any.
+
+        Whichever key registers it next has it. A worker that uses the store itself says its process, and stays its own.
+        """
+        return self.key is None and self.pid == 0
+
+
+class LostTask(Struct, frozen=True):
+    """A task that was taken from a worker because its lease ended."""
+
+    id: TaskId
+    at: Instant
+    """When it was taken from the worker."""
+    task: Task | None
+    """How it stands now; None if it is no more."""
+
+
+class WorkerReport(Struct, frozen=True, kw_only=True):
+    """A worker and its tasks."""
+
+    worker: WorkerPresence
+    drain_asked: bool = False
+    """Whether it was asked to drain; it hears of it at its next beat."""
+    running: tuple[Task, ...] = ()
+    """Tasks whose leases it holds. A lost worker holds them until they end and a sweep notices."""
+    lost: tuple[LostTask, ...] = ()
+    """Tasks that were taken from it, the latest first."""
+    lost_count: int = 0
+    """How many there were, also those that are not listed any more."""
 
 
 class _Counted(Struct, frozen=True):
@@ -80,13 +124,29 @@ class _Counted(Struct, frozen=True):
     """By queue."""
 
 
+PRESENT: Final = Form(kind=_WORKER, decode=decoder(WorkerPresence), name_of=lambda present: present.id)
+COUNTS: Final = Form(kind=_THROUGHPUT, decode=decoder(_Counted))
+
+
+def _state(*, draining: bool) -> WorkerState:
+    """How a worker stands that is heard of."""
+    return WorkerState.DRAINING if draining else WorkerState.ACTIVE
+
+
 class Presence:
     """The workers of one store, as one engine knows and tells of them."""
 
     def __init__(
-        self, store: Store, settings: Settings, clock: Clock, chance: Chance, publisher: Publisher, meter: Meter
+        self,
+        records: Records,
+        settings: Settings,
+        clock: Clock,
+        chance: Chance,
+        publisher: Publisher,
+        meter: ThroughputMeter,
     ) -> None:
-        self._store = store
+        self._records = records
+        self._store = records.store
         self._settings = settings
         self._clock = clock
         self._chance = chance
@@ -108,8 +168,13 @@ class Presence:
         host: str = "",
         pid: int = 0,
         version: str = "",
+        key: str | None = None,
+        tenant: str | None = None,
     ) -> WorkerPresence:
-        """Make a worker known; from now on it is expected to beat every `Settings.heartbeat`."""
+        """Make a worker known; from now on it is expected to beat every `Settings.heartbeat`.
+
+        Raises Forbidden if the id is that of a worker which another key has registered.
+        """
         now = self._clock.now()
         present = WorkerPresence(
             id=worker,
@@ -121,27 +186,51 @@ class Presence:
             capabilities=tuple(sorted(capabilities)),
             types=None if types is None else tuple(sorted(types)),
             capacity=capacity,
+            state=_state(draining=worker in await self.asked()),
             since=now,
             seen_at=now,
+            lease=self._settings.lease,
+            heartbeat=self._settings.heartbeat,
+            key=key,
+            tenant=tenant,
         )
-        stored = await self._store.put(_WORKER, worker, _encode(present))
-        self._known[worker] = (present, stored or 0)
+        self._known[worker] = (present, await self._introduce(present))
         await self._tell(EventType.JOINED, present)
         return present
+
+    async def _introduce(self, present: WorkerPresence) -> int:
+        """Store the record of a worker that registers, also again; its version."""
+        for _ in range(_TRIES):
+            found = await self._records.find(PRESENT, present.id)
+            before = found.value if isinstance(found, DecodedRecord) else None
+            if before is not None and before.key != present.key and not before.ownerless:
+                raise Forbidden(
+                    f"the worker id {present.id[:_SHOWN]!r} belongs to another key",
+                    "leave worker_id out, and the worker is given an id of its own",
+                    "worker_id",
+                )
+            expected = 0 if found is None else found.version
+            stored = await self._store.put(_WORKER, present.id, PRESENT.write(present), expected=expected)
+            if stored is not None:
+                return stored
+        raise StoreUnavailable(f"the record of worker {present.id} changed {_TRIES} times meanwhile; register again")
 
     async def beat(self, worker: WorkerId, *, running: int, draining: bool = False) -> bool:
         """Take note that a worker lives and how busy it is; whether it is asked to drain.
 
-        Raises WorkerNotFound for one that must register first, or again.
+        One that was asked drains until it leaves, whatever it says of itself. Raises WorkerNotFound for one that must
+        register first, or again.
         """
+        asked = worker in await self.asked()
+        draining = draining or asked
         known = self._known.get(worker) or await self._find(worker)
         for _ in range(_TRIES):
             before, expected = known
             now = self._clock.now()
             counted = self._meter.of(worker, now)
-            state = WorkerState.DRAINING if draining else WorkerState.ACTIVE
+            state = _state(draining=draining)
             after = replace(before, running=running, state=state, seen_at=now, **msgspec.structs.asdict(counted))
-            stored = await self._store.put(_WORKER, worker, _encode(after), expected=expected)
+            stored = await self._store.put(_WORKER, worker, PRESENT.write(after), expected=expected)
             if stored is not None:
                 break
             # It spoke through another process meanwhile, was taken for dead, or has left.
@@ -153,7 +242,7 @@ class Presence:
             await self._tell(EventType.JOINED, after)
         if draining and before.state is not WorkerState.DRAINING:
             await self._tell(EventType.DRAINING, after)
-        return worker in await self.asked()
+        return asked
 
     async def leave(self, worker: WorkerId) -> bool:
         """Take a worker off the list; whether it was on it."""
@@ -171,7 +260,24 @@ class Presence:
     async def workers(self) -> list[WorkerPresence]:
         """All workers by id, also those that are dead, until they are forgotten."""
         now = self._clock.now()
-        return [self._judged(present, now) for present, _ in _decoded(await self._store.scan(_WORKER), WorkerPresence)]
+        return [self._judged(present, now) for present in (await self._records.read(PRESENT)).values]
+
+    @property
+    def own_terms(self) -> LeaseTerms:
+        """By what terms leases are held that this engine grants."""
+        return LeaseTerms(self._settings.lease, self._settings.heartbeat)
+
+    async def terms(self) -> list[LeaseTerms]:
+        """The same, and by what terms each worker holds its own, as it said: its settings may be others."""
+        workers = (await self._records.read(PRESENT)).values
+        return [
+            self.own_terms,
+            *(LeaseTerms(each.lease, each.heartbeat) for each in workers if each.lease >= 2 * each.heartbeat > 0),
+        ]
+
+    async def names(self) -> set[str]:
+        """The ids of all workers, also of those whose records are of a newer version."""
+        return (await self._records.read(PRESENT)).names
 
     async def ask_drain(self, worker: WorkerId) -> None:
         """Have a worker claim no more and leave when what it runs has ended; it hears of it at its next beat."""
@@ -194,7 +300,9 @@ class Presence:
             await self._store.drop(_THROUGHPUT, self._process)
             self._process = None
         else:
-            await self._store.put(_THROUGHPUT, self._process, _encode(_Counted(now, counted, self._meter.spent(now))))
+            await self._store.put(
+                _THROUGHPUT, self._process, COUNTS.write(_Counted(now, counted, self._meter.spent(now)))
+            )
 
     async def throughput(self) -> Throughput:
         """What ended within the last minute: the sum of what each live process has reported."""
@@ -204,41 +312,44 @@ class Presence:
             failed=sum(one.throughput.failed for one in counts),
         )
 
-    async def spent(self, queue: str | None = None) -> Spent:
-        """What the tasks took that ended within the last minute, in one queue or in all."""
+    async def spent(self, queues: Collection[str] | None = None) -> Spent:
+        """What the tasks took that ended within the last minute, in some queues or in all."""
         sums = [
-            spent for one in await self._counts() for name, spent in one.spent.items() if queue is None or name == queue
+            spent
+            for one in await self._counts()
+            for name, spent in one.spent.items()
+            if queues is None or name in queues
         ]
         return Spent(sum(each.ended for each in sums), sum(each.time for each in sums))
 
     async def _counts(self) -> list[_Counted]:
         since = self._clock.now() - self._settings.lease
-        return [one for one, _ in _decoded(await self._store.scan(_THROUGHPUT), _Counted) if one.at >= since]
+        return [one for one in (await self._records.read(COUNTS)).values if one.at >= since]
 
     async def sweep(self) -> int:
         """Mark workers that are lost and tell of them, forget those lost for long; how many workers were looked at."""
         now = self._clock.now()
         # In this order: a drain that is found now was asked of a worker that was there before.
         asked = [record.name for record in await self._store.scan(_DRAIN)]
-        records = _decoded(await self._store.scan(_WORKER), WorkerPresence)
-        for present, version in records:
+        read = await self._records.read(PRESENT)
+        for present, version in ((each.value, each.version) for each in read.kept):
             if now - present.seen_at > FORGOTTEN_AFTER:
                 await self._store.drop(_WORKER, present.id, expected=version)
                 self._known.pop(present.id, None)
             elif present.state is not WorkerState.DEAD and self._judged(present, now).state is WorkerState.DEAD:
                 lost = replace(present, state=WorkerState.DEAD)
-                if await self._store.put(_WORKER, present.id, _encode(lost), expected=version) is not None:
+                if await self._store.put(_WORKER, present.id, PRESENT.write(lost), expected=version) is not None:
                     await self._tell(EventType.LOST, lost)
-        names = {present.id for present, _ in records}
+        names = read.names
         for gone in self._known.keys() - names:
             del self._known[gone]
         for name in asked:
             if name not in names:
                 await self._store.drop(_DRAIN, name)
-        for record in await self._store.scan(_THROUGHPUT):
-            if not any(now - one.at <= FORGOTTEN_AFTER for one, _ in _decoded([record], _Counted)):
-                await self._store.drop(_THROUGHPUT, record.name, expected=record.version)
-        return len(records)
+        for each in (await self._records.read(COUNTS)).kept:
+            if now - each.value.at > FORGOTTEN_AFTER:
+                await self._store.drop(_THROUGHPUT, each.name, expected=each.version)
+        return len(names)
 
     def _judged(self, present: WorkerPresence, now: Instant) -> WorkerPresence:
         """The worker as it stands now: dead, if it was not heard of for one lease length."""
@@ -246,14 +357,15 @@ class Presence:
         return replace(present, state=WorkerState.DEAD) if dead else present
 
     async def _find(self, worker: WorkerId) -> tuple[WorkerPresence, int]:
-        for found in _decoded(await self._store.scan(_WORKER), WorkerPresence):
-            if found[0].id == worker:
-                return found
+        found = await self._records.find(PRESENT, worker)
+        if isinstance(found, DecodedRecord):
+            return found.value, found.version
         self._known.pop(worker, None)
         raise WorkerNotFound(worker)
 
     async def _tell(self, event_type: EventType, present: WorkerPresence) -> None:
         data = WorkerData(
+            tenant=present.tenant,
             worker_id=present.id,
             name=present.name,
             host=present.host,
@@ -263,17 +375,3 @@ class Presence:
         self._publisher.tell(WorkerEvent(event_type, self._clock.now(), data))
         if self._publisher.due:
             await self._publisher.flush()
-
-
-Value = TypeVar("Value")
-
-
-def _decoded(records: Sequence[Record], kind: type[Value]) -> list[tuple[Value, int]]:
-    """What records hold, and their versions; those of a version that this one cannot read are left out."""
-    found: list[tuple[Value, int]] = []
-    for record in records:
-        try:
-            found.append((msgspec.msgpack.decode(record.value, type=kind), record.version))
-        except msgspec.MsgspecError:
-            continue
-    return found

@@ -7,18 +7,20 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from fairlead.core.errors import FairleadError, InvalidSettings, QueueFull
+from fairlead.admin.engine import AdminEngine
+from fairlead.core.errors import FairleadError, QueueFull
 from fairlead.core.events import Completed, Failed, HandedBack, Outcome
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.instant import LONGEST, Instant, Span, seconds, span
+from fairlead.core.instant import LONGEST, Instant, Span, seconds
 from fairlead.core.retry import Backoff
 from fairlead.core.settings import Retention, Rules, Settings
 from fairlead.core.submission import DEFAULT_QUEUE, Submission
 from fairlead.core.task import Failure, Priority, State, Task
-from fairlead.engine.clock import Clock, SystemClock
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.inline import run_inline
-from fairlead.engine.observe import Happening, Occurrence
+from fairlead.core.validation import Duration, setting_of, shown_span, span_of
+from fairlead.engine.engine import Settlement
+from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.runtime.clock import Clock, SystemClock
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.local.views import (
     STATUS,
     MaintenanceReport,
@@ -42,20 +44,15 @@ class TaskQueueManager:
     def __init__(
         self,
         max_queue_size: int = 10_000,
-        task_retention_seconds: float = 3600,
-        cleanup_interval_seconds: float = 60,
+        task_retention_seconds: Duration = 3600,
+        cleanup_interval_seconds: Duration = 60,
         *,
         clock: Clock | None = None,
     ) -> None:
-        if not task_retention_seconds >= 0 or not cleanup_interval_seconds >= 0:
-            raise InvalidSettings(
-                f"task_retention_seconds {task_retention_seconds} and cleanup_interval_seconds "
-                f"{cleanup_interval_seconds} must both be 0 or more"
-            )
-        kept = span(task_retention_seconds)
+        kept = setting_of("task_retention_seconds", task_retention_seconds)
         self._clock = clock or SystemClock()
         self._store = MemoryStore()
-        self._engine = Engine(
+        self._engine = AdminEngine(
             self._store,
             Settings(
                 rules=Rules(retention=Retention(completed=kept, cancelled=kept, failed=kept, dead_letter=kept)),
@@ -67,7 +64,7 @@ class TaskQueueManager:
             batching=False,
         )
         self._max_queue_size = max_queue_size
-        self._cleanup_interval = span(cleanup_interval_seconds)
+        self._cleanup_interval = setting_of("cleanup_interval_seconds", cleanup_interval_seconds)
         self._cleaned_at: Instant | None = None
         self._cleaned_monotonic = self._clock.monotonic()
         # A payload must be in place before its task can be taken. Reentrant: letting go of a payload may run its
@@ -193,19 +190,19 @@ class TaskQueueManager:
         with self._lock:
             return self._clean()
 
-    def held_longer_than(self, threshold_seconds: float) -> list[TaskView]:
+    def held_longer_than(self, threshold_seconds: Duration) -> list[TaskView]:
         """The tasks that have been in progress for longer than this, longest first."""
-        threshold = span(threshold_seconds)
+        threshold = span_of("threshold_seconds", threshold_seconds)
         with self._lock:
             return [self._view(task) for task in self._overdue(threshold)]
 
-    def requeue_held_longer_than(self, threshold_seconds: float) -> list[str]:
+    def requeue_held_longer_than(self, threshold_seconds: Duration) -> list[str]:
         """Take the tasks that have been in progress for longer than this from their holders. See `TaskSupervisor`."""
-        threshold = span(threshold_seconds)
+        threshold = span_of("threshold_seconds", threshold_seconds)
         with self._lock:
             overdue = self._overdue(threshold)
             for task in overdue:
-                message = f"no word from its holder for over {threshold_seconds:g} s"
+                message = f"no word from its holder for over {shown_span(threshold)}"
                 self._settle(task.id, Failed(failure=Failure(type="Stuck", message=message), after=0))
             return [task.id for task in overdue if self._is_pending(task.id)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlead.core.errors import InvalidSettings
+from fairlead.core.validation import Duration, setting_of
 from fairlead.local.queue import TaskQueueManager
 from fairlead.local.views import TaskView
 
@@ -10,11 +10,8 @@ from fairlead.local.views import TaskView
 class TaskSupervisor:
     """Finds tasks that have been in progress for too long, and takes them from their holders."""
 
-    def __init__(self, manager: TaskQueueManager, stuck_threshold_seconds: float = 300) -> None:
-        if not stuck_threshold_seconds > 0:
-            raise InvalidSettings(
-                f"stuck_threshold_seconds {stuck_threshold_seconds} makes every task stuck at once; use more than 0"
-            )
+    def __init__(self, manager: TaskQueueManager, stuck_threshold_seconds: Duration = 300) -> None:
+        setting_of("stuck_threshold_seconds", stuck_threshold_seconds, least=1)
         self._manager = manager
         self._threshold_seconds = stuck_threshold_seconds
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NotRequired, TypedDict
 
 from fairlead.core.errors import InvalidTask
-from fairlead.core.instant import seconds, span
+from fairlead.core.instant import seconds
 from fairlead.core.retry import Backoff
 from fairlead.core.task import Failure, State, Task
+from fairlead.core.validation import shown, span_of
 
 STATUS: Final = {
     State.SCHEDULED: "pending",
@@ -21,6 +22,7 @@ STATUS: Final = {
 }
 
 _POLICY_FIELDS: Final = ("initial_seconds", "factor", "max_seconds", "jitter")
+_POLICY: Final = f"write a Backoff, or a dict with any of {', '.join(_POLICY_FIELDS)}"
 
 
 class SubmitAnswer(TypedDict):
@@ -104,16 +106,16 @@ def backoff_of(policy: Backoff | Mapping[str, float] | None) -> Backoff | None:
     """The backoff that a retry policy describes; None for the default."""
     if policy is None or isinstance(policy, Backoff):
         return policy
+    if not isinstance(policy, Mapping):
+        raise InvalidTask("retry_policy", f"retry_policy {shown(policy)} is not a dict; {_POLICY}")
     for field in policy:
         if field not in _POLICY_FIELDS:
-            raise InvalidTask(
-                "retry_policy", f"retry_policy field {field!r} is unknown; use {', '.join(_POLICY_FIELDS)}"
-            )
+            raise InvalidTask("retry_policy", f"retry_policy field {shown(field)} is unknown; {_POLICY}")
     default = Backoff()
     return Backoff(
-        initial=span(policy.get("initial_seconds", seconds(default.initial))),
+        initial=span_of("initial_seconds", policy.get("initial_seconds", seconds(default.initial))),
         factor=policy.get("factor", default.factor),
-        ceiling=span(policy.get("max_seconds", seconds(default.ceiling))),
+        ceiling=span_of("max_seconds", policy.get("max_seconds", seconds(default.ceiling))),
         jitter=policy.get("jitter", default.jitter),
     )
 
@@ -122,5 +124,8 @@ def failure_of(error: str | BaseException | None) -> Failure:
     """What went wrong, as the core keeps it."""
     kind = type(error).__name__ if isinstance(error, BaseException) else "Error"
     # A message may hold what no encoding can: the bytes of a file name, for one.
-    message = str(error or "no reason was given").encode("utf-8", "backslashreplace").decode()
-    return Failure(type=kind, message=message)
+    try:
+        message = "no reason was given" if error is None or error == "" else str(error)
+    except Exception as raised:
+        message = f"its str() raised {type(raised).__name__}"
+    return Failure(type=kind, message=message.encode("utf-8", "backslashreplace").decode())

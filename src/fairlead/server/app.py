@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.server import (
+from fairlead.server.auth.origins import SAFE_METHODS
+from fairlead.server.auth.principal import Principal
+from fairlead.server.caller_view import View, views_of
+from fairlead.server.docs.routes import Documents
+from fairlead.server.endpoint import Answer, Call, Served
+from fairlead.server.http.bodies import Decoder, Disconnected
+from fairlead.server.http.fast_response import direct_of, headers_of
+from fairlead.server.http.headers import SafeHeaders, head_of
+from fairlead.server.http.path_table import PathTable, path_of
+from fairlead.server.http.problems import Refusal, refusal_for
+from fairlead.server.http.query_params import parse_query
+from fairlead.server.routes import (
+    autoscale,
     batch,
     circuits,
     dashboard,
     dead_letters,
     doctor,
     events,
-    fleet,
     health,
     metrics,
     operations,
+    quarantine,
     queues,
-    scaling,
     schedules,
     session,
     stats,
     tasks,
-    workers,
 )
-from fairlead.server.bodies import Decoder, Disconnected
-from fairlead.server.direct import direct_of
-from fairlead.server.documents import Documents
-from fairlead.server.endpoint import Answer, Anything, Call, Endpoint
-from fairlead.server.headers import SafeHeaders, head_of
-from fairlead.server.hub import Hub
-from fairlead.server.queries import parse_query
-from fairlead.server.refusals import Refusal, refusal_for
+from fairlead.server.routes import workers as fleet
+from fairlead.server.state import Hub
+from fairlead.server.worker_protocol import routes as workers
+from fairlead.wire.endpoint import Anything
 from fairlead.wire.problems import MEDIA_TYPE
 
-ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = Documents(
+ENDPOINTS: Final[tuple[Served[Any, Any], ...]] = Documents(
     (
         *tasks.ENDPOINTS,
         *batch.ENDPOINTS,
@@ -50,7 +55,8 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = Documents(
         *circuits.ENDPOINTS,
         *fleet.ENDPOINTS,
         *stats.ENDPOINTS,
-        *scaling.ENDPOINTS,
+        *autoscale.ENDPOINTS,
+        *quarantine.ENDPOINTS,
         *doctor.ENDPOINTS,
         *health.ENDPOINTS,
         *metrics.ENDPOINTS,
@@ -66,13 +72,14 @@ _JSON: Final = b"application/json"
 _PROBLEM: Final = MEDIA_TYPE.encode()
 
 
-def build(hub: Hub, pages: Sequence[Endpoint[Any, Any]] = dashboard.ENDPOINTS) -> ASGIApp:
+def build(hub: Hub, pages: Sequence[Served[Any, Any]] = dashboard.ENDPOINTS) -> ASGIApp:
     """The application of a server: its API, and the pages of its dashboard."""
-    by_path: dict[str, list[Endpoint[Any, Any]]] = defaultdict(list)
+    by_path: dict[str, list[Served[Any, Any]]] = defaultdict(list)
     for endpoint in (*ENDPOINTS, *pages):
         by_path[endpoint.path].append(endpoint)
-    resources = {path: Resource(hub, endpoints) for path, endpoints in by_path.items()}
-    application = Application(resources, {"/ws": events.Socket(hub)})
+    view_of = views_of(hub)
+    resources = {path: Resource(hub, endpoints, view_of) for path, endpoints in by_path.items()}
+    application = Application(resources, {"/ws": events.EventSocket(hub)})
     return SafeHeaders(application, hub.stopping)
 
 
@@ -80,56 +87,53 @@ class Application:
     """Leads a request to its resource."""
 
     def __init__(self, resources: Mapping[str, Resource], sockets: Mapping[str, ASGIApp]) -> None:
-        # A path without parameters is found at once; the router, which tries one after the other, knows the rest.
-        self._exact = {
-            (method, path): desk
-            for path, resource in resources.items()
-            if "{" not in path
-            for method, desk in resource.desks.items()
-        }
-        routes = [
-            *(Route(path, resource) for path, resource in resources.items()),
-            *(WebSocketRoute(path, socket) for path, socket in sockets.items()),
-        ]
-        self._router = Router(routes, redirect_slashes=False, default=no_such_path)
+        self._resources = PathTable(resources)
+        self._sockets = PathTable(sockets)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        desk = self._exact.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
-        await (desk or self._router)(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] != "http":
+            socket = self._sockets.find(path_of(scope))
+            return (no_such_path if socket is None else socket[0])(scope, receive, send)
+        found = self._resources.find(path_of(scope))
+        if found is None:
+            return no_such_path(scope, receive, send)
+        resource, scope["path_params"] = found
+        return resource(scope, receive, send)
 
 
 class Resource:
     """All methods of one path."""
 
-    def __init__(self, hub: Hub, endpoints: Sequence[Endpoint[Any, Any]]) -> None:
-        self.desks = {endpoint.method: Desk(hub, endpoint) for endpoint in endpoints}
-        if "GET" in self.desks:
-            self.desks["HEAD"] = self.desks["GET"]
+    def __init__(self, hub: Hub, endpoints: Sequence[Served[Any, Any]], view_of: Callable[[Principal], View]) -> None:
+        self._desks = {endpoint.method: Desk(hub, endpoint, view_of) for endpoint in endpoints}
+        if "GET" in self._desks:
+            self._desks["HEAD"] = self._desks["GET"]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        desk = self.desks.get(scope["method"])
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        desk = self._desks.get(scope["method"])
         if desk is not None:
-            await desk(scope, receive, send)
-            return
-        allowed = ", ".join(self.desks)
+            return desk(scope, receive, send)
+        allowed = ", ".join(self._desks)
         detail = f"{scope['method']} is not allowed on {scope['path']}; use {allowed}"
-        await refuse(Refusal("method-not-allowed", detail, headers=(("allow", allowed),)), send)
+        return refuse(Refusal("method-not-allowed", detail, headers=(("allow", allowed),)), send)
 
 
 async def no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request for a path that is none of ours."""
     if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008, "reason": "no such path"})
+        await send({"type": "websocket.close", "code": 1008, "reason": "not found"})
         return
-    await refuse(Refusal("not-found", f"there is no {scope['path']}; /docs lists what there is"), send)
+    await refuse(Refusal("not-found", f"there is no endpoint {scope['path']}; /docs lists all endpoints"), send)
 
 
 class Desk:
     """Answers the requests for one endpoint."""
 
-    def __init__(self, hub: Hub, endpoint: Endpoint[Any, Any]) -> None:
+    def __init__(self, hub: Hub, endpoint: Served[Any, Any], view_of: Callable[[Principal], View]) -> None:
         self._hub = hub
         self._endpoint = endpoint
+        self._view_of = view_of
+        self._changes = endpoint.method not in SAFE_METHODS
         self._limit = endpoint.body_limit or hub.settings.body_limit
         self._no_query = None if _asks(endpoint.query) else endpoint.query()
         self._decode = Decoder(endpoint.body, optional=endpoint.body_optional) if endpoint.body is not None else None
@@ -155,14 +159,23 @@ class Desk:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer | ASGIApp:
         endpoint, hub = self._endpoint, self._hub
-        principal = await hub.gate.admit(scope, endpoint.role)
+        # The body comes when the caller sends it, which is none of the store's time.
+        allowance = hub.allowance()
+        principal = hub.gate.admit_at_once(headers_of(scope), endpoint.role, changes=self._changes)
+        if principal is None:
+            with allowance:
+                principal = await hub.gate.admit(scope, endpoint.role)
         body = None
         if self._decode is not None:
             body = await self._decode(await hub.bodies.read(scope, receive, self._limit))
         query = self._no_query if not scope["query_string"] or endpoint.query is Anything else None
         if query is None:
             query = parse_query(endpoint.query, scope["query_string"])
-        return await endpoint.handler(Call(hub, principal, scope.get("path_params", {}), query, body, scope, receive))
+        call = Call(self._view_of(principal), scope["path_params"], query, body, scope, receive)
+        if endpoint.patient:
+            return await endpoint.handler(call)
+        with allowance:
+            return await endpoint.handler(call)
 
 
 def _asks(shape: type[Any]) -> bool:

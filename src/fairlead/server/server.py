@@ -7,30 +7,37 @@ import contextlib
 import functools
 import logging
 import math
+import socket
+import ssl
 from collections.abc import Generator
-from typing import Final, cast
+from typing import Any, Final
 
 import uvicorn
 
-from fairlead.core.errors import InvalidSettings
-from fairlead.engine.engine import Engine
-from fairlead.engine.keys import Keyring
-from fairlead.engine.metrics import Metrics
-from fairlead.engine.sweep import Sweeper
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.keys.service import Keyring
+from fairlead.admin.sweeper import Sweeper
+from fairlead.core.errors import InvalidSettings, StoreError
+from fairlead.engine.metrics.collector import Metrics
 from fairlead.server.app import build
-from fairlead.server.binding import BACKLOG, Binding, Listeners
-from fairlead.server.connection import Connection
-from fairlead.server.gate import Gate
-from fairlead.server.hub import Hub
+from fairlead.server.auth.gate import Gate
+from fairlead.server.http.connections import Peers
+from fairlead.server.http.protocols import SUPPORTED, protocols_of
+from fairlead.server.http.submit_batcher import Together
+from fairlead.server.http.tls import TlsListener
+from fairlead.server.listeners import BACKLOG, Binding, Listeners
 from fairlead.server.settings import ServerSettings
-from fairlead.server.together import Together
+from fairlead.server.state import Hub
 
 log = logging.getLogger("fairlead.server")
 
-KEEP_ALIVE: Final = 75
-"""How long a connection may be idle, in seconds: longer than the load balancers in front keep theirs."""
 MESSAGE_LIMIT: Final = 64 * 1024
 """The largest message that is taken from a WebSocket, in bytes: callers only say what they want to hear of."""
+
+_SERVER_PARTS: Final = (
+    "serve", "startup", "capture_signals", "server_state", "started", "should_exit", "force_exit",
+)  # fmt: skip
+"""What is used of uvicorn's server beside its configuration."""
 
 _LINGER: Final = 0.5
 _LAST_WORDS: Final = 1.0
@@ -38,7 +45,7 @@ _TICK: Final = 0.02
 
 
 async def open_server(
-    engine: Engine,
+    engine: AdminEngine,
     binding: Binding,
     settings: ServerSettings | None = None,
     *,
@@ -58,6 +65,9 @@ async def open_server(
             keyless=listeners.loopback or binding.insecure,
             hosts=[binding.host] if listeners.loopback else None,
         )
+        # An outage must not keep a server from starting, nor a store that is only read: the first key asks again.
+        with contextlib.suppress(StoreError):
+            await engine.begin_key_scopes()
         return Server(Hub(engine, settings, gate, metrics), listeners, binding, sweep=sweep)
     except BaseException:
         listeners.close()
@@ -65,23 +75,24 @@ async def open_server(
 
 
 async def _check_exposed(keyring: Keyring, binding: Binding, listeners: Listeners) -> None:
-    has_keys = bool(await keyring.keys())
+    has_keys = any(await keyring.read())
     if not has_keys and not binding.insecure:
         raise InvalidSettings(
-            f"serving on {binding.host} needs a key, as anybody who reaches it could do everything; make one with "
-            f"`fairlead keys create NAME --roles admin`, serve on 127.0.0.1, or accept the danger with --insecure"
+            f"serving on {binding.host} needs an API key: without one, anybody who can reach it could do everything; "
+            f"create one with `fairlead keys create NAME --roles admin`, serve on 127.0.0.1, or accept the risk with "
+            f"--insecure"
         )
     if not has_keys:
-        log.warning("serving on %s without keys: anybody who reaches it can do everything", binding.host)
+        log.warning("serving on %s without API keys: anybody who can reach it can do everything", binding.host)
     elif listeners.tls is None and not binding.trusted_proxies:
         log.warning(
-            "serving on %s without TLS: keys can be read on the way; give --cert and --key, or put a proxy in front",
+            "serving on %s without TLS: API keys can be read on the network; give --cert and --key, or use a TLS proxy",
             binding.host,
         )
 
 
 class Server:
-    """A server and its life. It is a `fairlead.worker.serving.Service`."""
+    """A server and its life. It is a `fairlead.worker.process.Service`."""
 
     def __init__(self, hub: Hub, listeners: Listeners, binding: Binding, *, sweep: bool = True) -> None:
         """With `sweep` it answers alarms too, for a store whose workers all come over HTTP."""
@@ -89,7 +100,8 @@ class Server:
         self.url = listeners.url
         self._listeners = listeners
         self._sweep = sweep
-        self._uvicorn = _Uvicorn(_config(hub, listeners, binding))
+        self._peers = Peers(hub.settings, binding.trusted_proxies)
+        self._uvicorn = _Uvicorn(_config(hub, binding, self._peers), listeners.tls, self._peers)
         _quieten()
 
     async def run(self) -> None:
@@ -97,7 +109,7 @@ class Server:
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(self._wind_down()), group.create_task(self.hub.history.run())]
             if self._sweep:
-                beside.append(group.create_task(Sweeper(self.hub.engine).run()))
+                beside.append(group.create_task(Sweeper(self.hub.engine, log=log).run()))
             await self._uvicorn.serve(sockets=self._listeners.sockets)
             for task in beside:
                 task.cancel()
@@ -131,21 +143,45 @@ class Server:
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn without its handling of signals, which are the process's own."""
+    """uvicorn without its handling of signals, which are the process's own, and with our own way to TLS."""
+
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None, peers: Peers) -> None:
+        super().__init__(config)
+        if missing := [name for name in _SERVER_PARTS if not hasattr(self, name)]:
+            raise InvalidSettings(
+                f"uvicorn {uvicorn.__version__} cannot be served with: its server has no {', '.join(missing)}; "
+                f"install 'uvicorn{SUPPORTED}'"
+            )
+        self._tls = tls
+        self._peers = peers
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._tls is None or sockets is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        make: Any = self.config.http_protocol_class
+        protocol = functools.partial(
+            make, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        listeners: list[Any] = [TlsListener(each, self._tls, self._peers, protocol) for each in sockets]
+        self.servers = listeners
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
 
 
-def _config(hub: Hub, listeners: Listeners, binding: Binding) -> uvicorn.Config:
-    tls = listeners.tls
+def _config(hub: Hub, binding: Binding, peers: Peers) -> uvicorn.Config:
     together = Together(hub, proxied=bool(binding.trusted_proxies))
+    protocols = protocols_of(build(hub), together, peers)
+    # uvicorn says that it wants a class; it uses it as what makes a protocol.
+    make: Any = protocols.http
     return uvicorn.Config(
-        build(hub),
-        # Typed as a class, used as what makes one.
-        http=cast(type[Connection], functools.partial(Connection, together=together)),
-        ws="websockets-sansio",
+        protocols.app,
+        http=make,
+        ws=protocols.ws,
+        timeout_keep_alive=protocols.keep_alive,
         ws_max_size=MESSAGE_LIMIT,
         # Compression keeps some 300 KB for each connection.
         ws_per_message_deflate=False,
@@ -159,9 +195,7 @@ def _config(hub: Hub, listeners: Listeners, binding: Binding) -> uvicorn.Config:
         forwarded_allow_ips=binding.trusted_proxies or None,
         root_path=binding.root_path,
         backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=math.ceil(binding.grace_seconds),
-        ssl_context_factory=None if tls is None else lambda config, default: tls,
     )
 
 

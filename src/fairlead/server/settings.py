@@ -14,6 +14,16 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """The largest body of a request for many tasks, in bytes."""
     body_seconds: float = 10.0
     """How long a body may take to arrive."""
+    head_seconds: float = 10.0
+    """How long the head of a request may take, from its first byte to its end."""
+    idle_seconds: float = 75.0
+    """How long a connection may be idle, which no bytes but a request's end, and how long an answer may lie unread.
+
+    Longer than the load balancers in front keep theirs."""
+    connection_limit: int = 2_000
+    """How many connections are kept open; fewer if the process may not open as many files."""
+    connection_limit_per_peer: int = 500
+    """How many of them may come from one address, or from one network of 64 bits of IPv6; never more than half."""
     wait_seconds: float = 60.0
     """The longest long poll."""
     rate_limit: float = 100.0

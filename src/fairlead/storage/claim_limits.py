@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from fairlead.core.instant import Instant
-from fairlead.core.limits import NO_LIMITS, Limit, Limits, Meter
-from fairlead.core.order import ServiceKey, service_key
+from fairlead.core.queues.limits import NO_LIMITS, Limit, Limits, Meter
+from fairlead.core.queues.order import ServiceKey, service_key
 from fairlead.core.task import Lane
-from fairlead.storage.merge import Head
+from fairlead.storage.lane_merge import Head
 from fairlead.storage.values import Claim
 
 QUEUE_NAME: Final = "q"
@@ -75,7 +75,7 @@ class PlainFront:
         raise AssertionError(f"lane {self.lane} has no keys")
 
 
-class Gate:
+class LimitGate:
     """What the limits of a claim's queues leave room for, as the claim goes on."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Gate:
         running_of_key: Callable[[str, str], int],
     ) -> None:
         """Under what runs of each queue and type, when a queue's names are due, and how many of a queue's key run."""
-        self._now = claim.now
+        self._now = claim.at
         self._limits = limits_of(claim)
         self._running = running
         self._due = due
@@ -147,7 +147,7 @@ def limits_of(claim: Claim) -> dict[str, Limits]:
     return {order.queue: order.limits or NO_LIMITS for order in claim.queues}
 
 
-def merge_limited(claim: Claim, fronts: Iterable[Front], gate: Gate) -> list[Head]:
+def merge_limited(claim: Claim, fronts: Iterable[Front], gate: LimitGate) -> list[Head]:
     """The heads a claim takes, best first. Each front is told what became of its head."""
     tables = {order.queue: order.tables for order in claim.queues}
     left = [front for front in fronts if front.head is not None]
@@ -157,14 +157,14 @@ def merge_limited(claim: Claim, fronts: Iterable[Front], gate: Gate) -> list[Hea
         def key(front: Front, turn: int = len(taken)) -> ServiceKey:
             lane, (ready_at, task_id, *_) = front.lane, front.head or ()
             choices = tables[lane.queue]
-            return service_key(choices[turn % len(choices)], lane.priority, ready_at, task_id, claim.now)
+            return service_key(choices[turn % len(choices)], lane.priority, ready_at, task_id, claim.at)
 
         best = min(left, key=key)
         head = best.head
         if head is None or gate.shut(best.lane):
             left.remove(best)
             continue
-        if best.lane.keyed and (until := gate.key_opens_at(best.lane, best.key)) > claim.now:
+        if best.lane.keyed and (until := gate.key_opens_at(best.lane, best.key)) > claim.at:
             best.close(until)
         else:
             gate.start(best.lane, best.key)

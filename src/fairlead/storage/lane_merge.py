@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from fairlead.core.instant import Instant
-from fairlead.core.order import ServiceKey, Table, service_key
+from fairlead.core.queues.order import ServiceKey, Table, service_key
 from fairlead.core.task import Lane, Priority
 from fairlead.storage.values import Claim
 
@@ -28,7 +28,7 @@ def merge(claim: Claim, lanes: Iterable[tuple[Lane, Iterator[Head]]]) -> list[He
     tables = {order.queue: order.tables for order in claim.queues}
     # Under one table the best line stays the best until its head is worse than that of the second best.
     steady = all(len(order.tables) == 1 for order in claim.queues)
-    lines = [_Line(priority, heads, tables[queue], claim.now) for (queue, priority), heads in by_line.items()]
+    lines = [_Line(priority, heads, tables[queue], claim.at) for (queue, priority), heads in by_line.items()]
     taken: list[Head] = []
     while len(taken) < claim.limit and (waiting := [line for line in lines if line.head is not None]):
         best, bar = _best(waiting, len(taken))

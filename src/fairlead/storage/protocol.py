@@ -4,6 +4,12 @@ Every operation takes a batch and is atomic per task. Whole calls need not be at
 tasks may be stored and repeating the call is safe. Calls may come from any number of tasks, threads and processes at
 once. The conformance suite in `fairlead.testing` holds a store to each clause by its number.
 
+Time
+    T1  Where an operation takes `now`, None is the store's own clock, read in the same step that stores or finds what
+        depends on it. Whatever the clocks of its users say, those who share a store share one clock.
+    T2  A lease is asked for as a length. `curtail` cuts leases that would end later than `now + lease` to that, latest
+        first, and their alarms with them; version and beats stay. It costs no more than what it cuts.
+
 Adding
     A1  A stored task is returned by `get` exactly as given, byte for byte, until a change or its removal.
     A2  Adding an id that is stored is answered `Known` and changes nothing, even within one call.
@@ -14,11 +20,12 @@ Adding
         at the bound already, counting those added earlier in the same call. A2 and A3 are checked first. Concurrent
         adds never exceed a bound together. Requeued tasks are not held to the bound.
     A6  When `add` returns, what it answered `Added` is durable as the store's durability tier promises.
+    A7  `holder` gives the id that A3 would answer with, None for a key that is free, and changes nothing.
 
 Claiming
     C1  A claim takes queued tasks only, from the queues named, whose `requires` the capabilities cover and whose type
         is among `types` if given and not among `excluded_types`; never more than `limit`.
-    C2  Best first: as `fairlead.core.order.serve` would choose, across all queues named.
+    C2  Best first: as `fairlead.core.queues.order.serve` would choose, across all queues named.
     C3  A claimed task is executing, version and attempts one higher, `started_at` = now, its lease has the claim's
         token and worker and ends at `Claim.lease_end`, and its alarm is that end. All else is unchanged.
     C4  No task is claimed by two claims, whatever runs at once.
@@ -28,8 +35,8 @@ Limits
     L1  A claim takes no task whose queue, or whose type or concurrency key in that queue, is full by the claim's
         limits: as many of it are executing as `running` says, counting what this claim has taken before it. What is
         executing counts whatever took it, and nothing else does: a place is free from the step on that ends its lease.
-    L2  Nor one whose queue, type or key has a rate by which `fairlead.core.limits.opens_at` is after `now`. Every start
-        moves what is kept of a rate as `after_start` says, in the same step.
+    L2  Nor one whose queue, type or key has a rate by which `fairlead.core.queues.limits.opens_at` is after `now`.
+        Every start moves what is kept of a rate as `after_start` says, in the same step.
     L3  Among the others the order is that of C2, as if the tasks that are blocked were not there.
     L4  Without limits of its own a queue still runs at most one task of each concurrency key at once.
     L5  Limits are those of the claim: what was blocked under others, or is free by now, is taken by the next claim.
@@ -40,8 +47,9 @@ Limits
     key that has no tasks and no start that still counts.
 
 Heartbeats
-    H1  `extend` moves lease end and alarm to the earlier of `until` and `started_at + timeout + grace`, never back,
-        adds one to `beats` and leaves `version`; a progress report replaces the old one.
+    H1  `extend` moves lease end and alarm to the earlier of `now + lease` and `started_at + timeout + grace`, also to
+        an earlier one; a `started_at` after `now` becomes `now`. It adds one to `beats` and leaves `version`; a
+        progress report replaces the old one.
     H2  The answer is HELD; CANCEL when cancel was asked; LOST when the lease is not this one or the task is not there.
     H3  A lost lease is never resurrected: LOST changes nothing.
 
@@ -96,13 +104,24 @@ Health, of a store that is `Examined`
     X1  `examine` changes nothing, names the store's durability tier, and looks at a bounded number of tasks. What it
         may not find out is a finding, not an error.
 
+Quarantine, of a store that is `Quarantining`
+    Q1  A task whose bytes cannot be decoded is set aside by the operation that meets it: its bytes are kept as a record
+        of the kind `quarantine`, then it is removed in one step if they are still what was read. No operation raises
+        for it, and what an operation answers is what it would without that task, up to its limit.
+    Q2  Once a task is set aside nothing names it: not the tally, the alarms, the limits' counts nor any index. Its
+        idempotency key is free, and for those who wait for it it has ended, other than completed (D2).
+    Q3  Each task that is set aside is told to `Quarantine.observer` by the process that removed it.
+    Q4  A task of a newer format (`fairlead.core.health.quarantine`) stays as it is: no operation claims, changes,
+        answers or removes it. The observer is told of it once. The mark of one in a lane that does not say so is
+        damage.
+    Q5  `Quarantine.revive` gives the task that was set aside if its bytes can be decoded, and `add` takes it back.
+
 Waiting
     W1  `wait` returns when a task may have become ready in one of the queues, or after `timeout` seconds. It is a hint:
         it may return early or late, never not at all. One task added to many waiters need wake only one.
 
-Waiting, of a store that is `Prompt` and has a clock of its own
-    W2  `wait_and_claim` waits as `wait` does and then claims as `claim` does. The claim's `now` is by the store's own
-        clock; it and `until` count as if they were as much later as it is by that clock when the tasks are taken.
+Waiting, of a store that is `Prompt`
+    W2  `wait_and_claim` waits as `wait` does and then claims as `claim` does, when it takes the tasks.
     W3  An empty answer says that there was nothing to take, None that it has not claimed: then the caller is to.
     W4  It may be cancelled at any time, and ends soon after. If it has taken tasks by then, it returns them.
 """
@@ -112,10 +131,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from fairlead.core.diagnosis import Examination
+from fairlead.core.health.diagnosis import Examination, Finding
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
+from fairlead.core.settings import Rules
 from fairlead.core.task import Task
+from fairlead.storage.quarantine import Quarantine
 from fairlead.storage.values import (
     Beat,
     Change,
@@ -135,16 +156,28 @@ from fairlead.storage.values import (
 class Store(Protocol):
     """Where tasks are kept. The clauses are in this module's docstring."""
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         """Store new tasks, none of them executing; a queue without a bound takes all it can hold."""
+        ...
+
+    async def holder(self, queue: str, key: str, *, now: Instant | None = None) -> TaskId | None:
+        """The task that holds an idempotency key of a queue."""
         ...
 
     async def claim(self, claim: Claim) -> list[Task]:
         """Take the best ready tasks for a worker."""
         ...
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
-        """Renew leases and store progress."""
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
+        """Renew leases for this long, and store progress."""
+        ...
+
+    async def curtail(self, *, lease: Span, limit: int, now: Instant | None = None) -> int:
+        """Cut leases that would end later than this long from now, at most so many; how many there were."""
         ...
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
@@ -155,7 +188,7 @@ class Store(Protocol):
         """The tasks with these ids."""
         ...
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
         """The tasks whose alarm has come."""
         ...
 
@@ -218,7 +251,7 @@ class Store(Protocol):
 class Upkept(Protocol):
     """A store that has duties of its own beside its operations."""
 
-    async def upkeep(self) -> None:
+    async def upkeep(self, rules: Rules) -> None:
         """Do them until cancelled; a store that fails is tried again, not raised about."""
         ...
 
@@ -229,6 +262,15 @@ class Prompt(Protocol):
 
     async def wait_and_claim(self, claim: Claim, timeout: float) -> list[Task] | None:
         """Sleep until there may be work, and take it."""
+        ...
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A store whose servers have a clock each, and may be restarted, or replaced by others."""
+
+    async def clocks(self) -> dict[str, Instant]:
+        """What the clocks show, by a name for each run of each server; a server that does not answer is left out."""
         ...
 
 
@@ -244,9 +286,46 @@ class Lagging(Protocol):
 
 
 @runtime_checkable
+class Journaled(Protocol):
+    """A store with a journal, which knows what it should have."""
+
+    async def loss(self) -> str | None:
+        """What it has lost, or why it must not be used; None when nothing is known to be wrong."""
+        ...
+
+
+@runtime_checkable
 class Examined(Protocol):
     """A store that knows more of its own health than its operations tell."""
 
     async def examine(self) -> Examination:
         """Its durability tier, and what was found in its settings and indexes."""
         ...
+
+
+@runtime_checkable
+class OnDisk(Protocol):
+    """A store in files of this host."""
+
+    def privacy(self) -> Finding:
+        """Whether any other user may open them; raises OSError if that cannot be told."""
+        ...
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """A store whose tasks may be in several places, each of which may keep its callers waiting."""
+
+    spread: bool
+    """Whether there are several places."""
+
+    def place_of(self, task_id: TaskId) -> int:
+        """The place of a task."""
+        ...
+
+
+@runtime_checkable
+class Quarantining(Protocol):
+    """A store that sets aside what it cannot decode."""
+
+    quarantine: Quarantine

@@ -6,6 +6,7 @@ contract's clauses C3, H1, G2, G3, D1 and D2. A store that does these steps in L
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -15,34 +16,47 @@ from fairlead.core.task import EXECUTING, Lease, State, Status
 from fairlead.storage.values import APPLIED, Beat, Change, Claim, Guard, Held, Pulse, Verdict
 
 
+def host_time() -> Instant:
+    """The host's clock: the own clock of a store that all its users share a host with."""
+    return time.time_ns() // 1_000
+
+
 def claimed(status: Status, claim: Claim) -> Status:
     """A queued task's status once the claim has it (C3)."""
-    end = claim.lease_end(status.timeout)
+    at = claim.at
+    end = claim.lease_end(status.timeout, at)
     return replace(
         status,
         state=EXECUTING,
         version=status.version + 1,
         attempts=status.attempts + 1,
-        started_at=claim.now,
+        started_at=at,
         lease=Lease(token=claim.token, worker=claim.worker, until=end),
         alarm=end,
     )
 
 
-def extended(status: Status, beat: Beat, until: Instant, grace: Span) -> Status | None:
+def extended(status: Status, beat: Beat, length: Span, grace: Span, now: Instant) -> Status | None:
     """A status after a heartbeat of its lease holder (H1); None when the beat's lease is not the task's (H3)."""
     lease = status.lease
     if lease is None or lease.token != beat.token:
         return None
-    limit = (status.started_at or 0) + status.timeout + grace
-    end = max(lease.until, min(until, limit))
+    started_at = min(status.started_at or 0, now)
+    end = min(now + length, started_at + status.timeout + grace)
     return replace(
         status,
+        started_at=started_at,
         beats=status.beats + 1,
         lease=replace(lease, until=end),
         alarm=end,
         progress=beat.progress or status.progress,
     )
+
+
+def curtailed(status: Status, end: Instant) -> Status:
+    """The status of a task whose lease is cut to this end (T2)."""
+    lease = status.lease
+    return replace(status, lease=None if lease is None else replace(lease, until=end), alarm=end)
 
 
 def pulse(status: Status | None) -> Pulse:

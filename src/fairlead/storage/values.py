@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.limits import Limits
-from fairlead.core.order import Table
-from fairlead.core.outlook import Place
+from fairlead.core.queues.limits import Limits
+from fairlead.core.queues.order import Table
+from fairlead.core.queues.promotion import Place
 from fairlead.core.task import Lane, Priority, Progress, State, Status, Task
+from fairlead.core.validation import check_text
 
 
 class Added(Struct, frozen=True, gc=False):
@@ -49,7 +51,11 @@ class Apart(Struct, frozen=True, gc=False):
     named: TaskId
 
 
-Receipt: TypeAlias = Added | Known | KeyHeld | Full | Missing | Apart
+class KeyUnknown(Struct, frozen=True, gc=False):
+    """The store has lost tasks, and may have lost the holder of the idempotency key; nothing was stored."""
+
+
+Receipt: TypeAlias = Added | Known | KeyHeld | Full | Missing | Apart | KeyUnknown
 
 
 class QueueOrder(Struct, frozen=True):
@@ -67,9 +73,10 @@ class Claim(Struct, frozen=True, kw_only=True):
     queues: tuple[QueueOrder, ...]
     worker: WorkerId
     token: LeaseToken
-    now: Instant
-    until: Instant
-    """When the leases end unless renewed."""
+    now: Instant | None = None
+    """When it is made; None for the store's own clock, in the step that takes the tasks."""
+    lease: Span
+    """How long the leases last unless renewed."""
     grace: Span
     """How long past its timeout an attempt may hold its lease."""
     limit: int
@@ -92,9 +99,20 @@ class Claim(Struct, frozen=True, kw_only=True):
             return False
         return self.capabilities.issuperset(lane.requires)
 
-    def lease_end(self, timeout: Span) -> Instant:
-        """When the lease on a task with this timeout ends unless renewed."""
-        return min(self.until, self.now + timeout + self.grace)
+    @property
+    def at(self) -> Instant:
+        """When it is made, of a claim that is dated."""
+        if self.now is None:
+            raise ValueError(f"the claim of {self.worker} is not dated: its store reads the clock first")
+        return self.now
+
+    def dated(self, now: Instant) -> Claim:
+        """The claim as it is made now, unless it says when it is made."""
+        return self if self.now is not None else replace(self, now=now)
+
+    def lease_end(self, timeout: Span, now: Instant) -> Instant:
+        """When the lease ends, unless renewed, on a task with this timeout that is taken now."""
+        return now + min(self.lease, timeout + self.grace)
 
 
 class Beat(Struct, frozen=True, gc=False):
@@ -103,6 +121,9 @@ class Beat(Struct, frozen=True, gc=False):
     id: TaskId
     token: LeaseToken
     progress: Progress | None = None
+    allowance: Span = 0
+    """How much later the attempt's time began than the attempt. Not for stores: whoever calls them adds it to the
+    grace."""
 
 
 class Pulse(enum.StrEnum):
@@ -112,6 +133,8 @@ class Pulse(enum.StrEnum):
     CANCEL = "cancel"
     """Held, and cancel was asked."""
     LOST = "lost"
+    OVERDUE = "overdue"
+    """Never of a store: a keeper has settled the attempt as timed out, for its worker did not."""
 
 
 class Held(Struct, frozen=True, gc=False):
@@ -170,6 +193,13 @@ class Filter(Struct, frozen=True, kw_only=True):
     created_from: Instant | None = None
     created_before: Instant | None = None
 
+    def __post_init__(self) -> None:
+        # What a store cannot be asked for is found nowhere, and is an error of whoever asks.
+        if self.queue is not None:
+            check_text("queue", self.queue)
+        if self.type is not None:
+            check_text("type", self.type)
+
     def admits(self, task: Task) -> bool:
         """Whether the task is one of those asked for."""
         spec, status = task.spec, task.status
@@ -202,6 +232,8 @@ class Tally(Struct, frozen=True):
     next_alarm: Instant | None
     journal_behind: int | None = None
     """How many changed tasks the journal has yet to learn of; None without a journal."""
+    intact: bool | None = None
+    """Whether the store has all that its journal knows of; None without a journal."""
 
 
 class Stretch(Struct, frozen=True, gc=False):
@@ -218,7 +250,7 @@ class Used(Struct, frozen=True, gc=False):
     running: int = 0
     """How many tasks are executing that count towards it."""
     due: Instant | None = None
-    """When the next start is due, as `fairlead.core.limits` has it; None if there is nothing to wait for."""
+    """When the next start is due, as `fairlead.core.queues.limits` has it; None if there is nothing to wait for."""
 
 
 class Usage(Struct, frozen=True, gc=False):

@@ -7,6 +7,14 @@ else in fairlead imports from here.
 
 import sys
 
+from fairlead.core import extras
+
+try:
+    import hypothesis  # noqa: F401
+    import pytest  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(extras.told(error, "fairlead.testing") or str(error), name=error.name) from None
+
 if "pytest" in sys.modules:
     sys.modules["pytest"].register_assert_rewrite(
         "fairlead.testing.clauses",

@@ -15,8 +15,8 @@ from fairlead.core.events import Event, Outcome
 from fairlead.core.identity import NOISE_BYTES, LeaseToken, TaskId, WorkerId, slot_of, task_id, tick_of
 from fairlead.core.instant import DAY, MINUTE, SECOND, Instant, Span
 from fairlead.core.lifecycle import decide
-from fairlead.core.limits import Limits
-from fairlead.core.order import Policy, Strict
+from fairlead.core.queues.limits import Limits
+from fairlead.core.queues.order import Policy, Strict
 from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.settings import Rules
 from fairlead.core.task import After, Failure, OnFailure, Priority, Progress, Reason, Spec, State, Status, Task
@@ -186,7 +186,7 @@ def a_claim(
     limit: int = 1,
     worker: WorkerId = WORKER,
     token: LeaseToken | None = None,
-    now: Instant = NOW,
+    now: Instant | None = NOW,
     lease: Span = LEASE,
     grace: Span = GRACE,
     capabilities: Collection[str] = (),
@@ -202,7 +202,7 @@ def a_claim(
         worker=worker,
         token=a_token() if token is None else token,
         now=now,
-        until=now + lease,
+        lease=lease,
         grace=grace,
         limit=limit,
         capabilities=frozenset(capabilities),

@@ -9,32 +9,37 @@ A store's test file subclasses `StoreContract` and supplies an async fixture `st
             yield store
             await store.close()
 
+One that keeps tasks as bytes subclasses `QuarantineContract` too, and supplies a fixture `vandal` that damages them.
+
 The clauses are in the docstring of `fairlead.storage.protocol`.
 """
 
 from __future__ import annotations
 
-from fairlead.testing.clauses.adding import AddingClauses
+from fairlead.testing.clauses.add import AddingClauses
 from fairlead.testing.clauses.bounds import BoundClauses
-from fairlead.testing.clauses.changing import ChangingClauses
-from fairlead.testing.clauses.claiming import ClaimingClauses
-from fairlead.testing.clauses.depending import DependingClauses
-from fairlead.testing.clauses.feeding import FeedClauses
-from fairlead.testing.clauses.finding import FindingClauses
+from fairlead.testing.clauses.change import ChangingClauses
+from fairlead.testing.clauses.claim import ClaimingClauses
+from fairlead.testing.clauses.dependencies import DependingClauses
+from fairlead.testing.clauses.feed import FeedClauses
+from fairlead.testing.clauses.find import FindingClauses
 from fairlead.testing.clauses.health import HealthClauses
 from fairlead.testing.clauses.heartbeats import HeartbeatClauses
 from fairlead.testing.clauses.keys import KeyClauses
 from fairlead.testing.clauses.limits import RateLimitClauses, RunningLimitClauses
-from fairlead.testing.clauses.listing import ListingClauses
+from fairlead.testing.clauses.lists import ListingClauses
 from fairlead.testing.clauses.order import OrderClauses
 from fairlead.testing.clauses.places import PlaceClauses
 from fairlead.testing.clauses.prompt import PromptClauses
+from fairlead.testing.clauses.quarantine import QuarantineClauses
 from fairlead.testing.clauses.records import RecordClauses
-from fairlead.testing.clauses.refusing import RefusingClauses, RemovingClauses
-from fairlead.testing.clauses.waiting import WaitingClauses
+from fairlead.testing.clauses.refusals import RefusingClauses, RemovingClauses
+from fairlead.testing.clauses.time import TimeClauses
+from fairlead.testing.clauses.wait import WaitingClauses
 
 
 class StoreContract(
+    TimeClauses,
     AddingClauses,
     KeyClauses,
     BoundClauses,
@@ -57,3 +62,7 @@ class StoreContract(
     PromptClauses,
 ):
     """Every clause that can be held against a store within one process."""
+
+
+class QuarantineContract(QuarantineClauses):
+    """What holds beside those for a store that keeps tasks as bytes, which can be damaged."""

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from fairlead.storage.protocol import Store
-from fairlead.testing.openings import Opening, opened
+from fairlead.testing.stores import Opening, opened
 
 Details = ParamSpec("Details")
 Result = TypeVar("Result")

@@ -17,9 +17,9 @@ from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added
 from fairlead.testing.builders import NOW, a_claim
 from fairlead.testing.jobs import a_numbered_task, number_of
-from fairlead.testing.openings import opened
 from fairlead.testing.reference import expected_standing, standing
 from fairlead.testing.steps import add, contents, ids
+from fairlead.testing.stores import opened
 
 ENOUGH = 50
 """How many batches are acknowledged before the process is killed."""

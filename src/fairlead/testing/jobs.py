@@ -12,7 +12,7 @@ from msgspec import Struct
 from fairlead.core.events import AlarmRang, CancelAsked, CancelConfirmed, Completed, Failed, HandedBack, Outcome
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import DAY, SECOND, Instant
-from fairlead.core.limits import Limits
+from fairlead.core.queues.limits import Limits
 from fairlead.core.task import State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added, Change, Claim, KeyHeld, Known, Receipt, Verdict
@@ -224,7 +224,7 @@ async def _work(store: Store, number: int) -> list[Accepted]:
         tasks = await store.claim(_claim(number, 3))
         accepted += [Accepted(task.id, task.status.version, ended=False) for task in tasks]
         if chance.random() < 0.5:
-            await store.extend([a_beat(task) for task in tasks], until=NOW + SECOND, grace=GRACE)
+            await store.extend([a_beat(task) for task in tasks], lease=SECOND, now=NOW, grace=GRACE)
         accepted += await _apply(store, [a_settle(task, _outcome(chance)) for task in tasks])
         accepted += await _confirm_cancels(store, tasks)
     return accepted

@@ -32,8 +32,8 @@ from fairlead.core.task import State, Task
 from fairlead.storage.values import Change, Pulse, Verdict
 from fairlead.testing.builders import GRACE, LEASE, NOW, a_beat, a_claim, a_failure, a_task, an_id, held, seen
 from fairlead.testing.examples import STEADY
-from fairlead.testing.openings import Opening
 from fairlead.testing.steps import add, contents
+from fairlead.testing.stores import Opening
 from fairlead.testing.strategies import WORKERS, mostly_late
 
 Answer = TypeVar("Answer")
@@ -51,7 +51,7 @@ def check_leases(opening: Opening, *, settings: settings = STEADY) -> None:
     """Let workers, sweepers and cancellers meet over one task and over three; `opening` must give an empty store."""
     for count in (1, 3):
 
-        class Machine(Leases):
+        class Machine(LeaseMachine):
             tasks = count
 
         Machine.opening = staticmethod(opening)
@@ -65,7 +65,7 @@ class Look(Struct, frozen=True):
     accepted: int
 
 
-class Leases(RuleBasedStateMachine):
+class LeaseMachine(RuleBasedStateMachine):
     """Everyone who may lay hands on a task, and a ledger of what was accepted."""
 
     opening: ClassVar[Opening]
@@ -120,7 +120,7 @@ class Leases(RuleBasedStateMachine):
     def worker_renews(self, data: st.DataObject, by: Span) -> None:
         task = data.draw(mostly_late(self._grips))
         before = self._read(task.id)
-        (pulse,) = self._run(self._store.extend([a_beat(task)], until=self._now + by, grace=GRACE))
+        (pulse,) = self._run(self._store.extend([a_beat(task)], lease=by, now=self._now, grace=GRACE))
         if self._holds(task):
             assert pulse is (Pulse.CANCEL if before.status.cancel_asked else Pulse.HELD)
             self._accepted[task.id] += 1

@@ -28,7 +28,7 @@ from fairlead.core.events import AlarmRang, Event
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import DAY, HOUR, SECOND, Instant, Span
 from fairlead.core.lifecycle import decide
-from fairlead.core.outlook import BEFORE_ALL, Place
+from fairlead.core.queues.promotion import BEFORE_ALL, Place
 from fairlead.core.settings import Rules
 from fairlead.core.task import Progress, Task
 from fairlead.storage.memory import MemoryStore
@@ -36,7 +36,6 @@ from fairlead.storage.protocol import Store
 from fairlead.storage.values import Beat, Change, Claim, Filter, Stretch
 from fairlead.testing.builders import GRACE, LEASE, NOW, a_claim, an_id, held, seen
 from fairlead.testing.examples import STEADY
-from fairlead.testing.openings import Opening
 from fairlead.testing.reference import (
     expected_claim,
     expected_count,
@@ -46,10 +45,11 @@ from fairlead.testing.reference import (
     standing,
 )
 from fairlead.testing.steps import contents, ids
+from fairlead.testing.stores import Opening
 from fairlead.testing.strategies import (
     CAPABILITIES,
     QUEUES,
-    Wish,
+    TaskPlan,
     claims,
     filters,
     mostly_late,
@@ -111,13 +111,13 @@ class SideBySide(RuleBasedStateMachine):
             self._runner.close()
 
     @initialize(batch=st.lists(wishes, min_size=5, max_size=9), limit=st.integers(1, 4))
-    def some_tasks_wait_and_some_are_held(self, batch: list[Wish], limit: int) -> None:
+    def some_tasks_wait_and_some_are_held(self, batch: list[TaskPlan], limit: int) -> None:
         self.add(batch, {})
         claim = a_claim(*QUEUES, limit=limit, capabilities=CAPABILITIES)
         self._claim(claim)
 
     @rule(batch=st.lists(wishes, min_size=1, max_size=5), bounds=st.sampled_from(_BOUNDS))
-    def add(self, batch: list[Wish], bounds: dict[str, int]) -> None:
+    def add(self, batch: list[TaskPlan], bounds: dict[str, int]) -> None:
         tasks = [wish.task(self._now) for wish in batch]
         self._both(lambda store: store.add(tasks, now=self._now, bounds=bounds))
 
@@ -132,7 +132,7 @@ class SideBySide(RuleBasedStateMachine):
         reports = st.none() | st.builds(Progress, percent=st.floats(0, 100), message=st.text(max_size=3))
         tasks = data.draw(st.lists(self._leases(), min_size=1, max_size=3))
         beats = [Beat(task.id, held(task).token, data.draw(reports)) for task in tasks]
-        self._both(lambda store: store.extend(beats, until=self._now + by, grace=grace))
+        self._both(lambda store: store.extend(beats, lease=by, now=self._now, grace=grace))
 
     @precondition(lambda self: self._claimed)
     @rule(data=st.data(), said=st.lists(outcomes, min_size=1, max_size=2))

@@ -22,7 +22,7 @@ import pytest
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import AT_ONCE, MINUTE
-from fairlead.core.limits import Limit, Limits
+from fairlead.core.queues.limits import Limit, Limits
 from fairlead.core.task import State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added
@@ -43,9 +43,9 @@ from fairlead.testing.jobs import (
     task_id_number,
     work_under_limits,
 )
-from fairlead.testing.openings import opened
 from fairlead.testing.reference import expected_standing, standing
 from fairlead.testing.steps import add, contents, ids
+from fairlead.testing.stores import opened
 
 
 class RaceContract:

@@ -10,27 +10,27 @@ from msgspec.structs import astuple
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.limits import NO_LIMITS, Limit, after_start, opens_at
-from fairlead.core.order import Table, serve
+from fairlead.core.queues.limits import NO_LIMITS, Limit, after_start, opens_at
+from fairlead.core.queues.order import Table, serve
 from fairlead.core.task import Lane, State, Task
 from fairlead.storage.values import Claim, Filter, Stretch, Tally
 
 
-class Standing(Struct, frozen=True):
+class ReferenceStatus(Struct, frozen=True):
     """A tally without the order of its lanes, which is the store's own affair."""
 
     lanes: dict[Lane, tuple[dict[State, int], Instant | None]]
     next_alarm: Instant | None
 
 
-def standing(tally: Tally) -> Standing:
+def standing(tally: Tally) -> ReferenceStatus:
     """How the store says that it stands."""
     lanes = {line.lane: (dict(line.counts), line.oldest_ready) for line in tally.lanes}
     assert len(lanes) == len(tally.lanes), "a lane is counted twice"
-    return Standing(lanes, tally.next_alarm)
+    return ReferenceStatus(lanes, tally.next_alarm)
 
 
-def expected_standing(tasks: Iterable[Task]) -> Standing:
+def expected_standing(tasks: Iterable[Task]) -> ReferenceStatus:
     """How a store with these tasks stands."""
     counts: dict[Lane, Counter[State]] = {}
     oldest: dict[Lane, Instant] = {}
@@ -42,7 +42,7 @@ def expected_standing(tasks: Iterable[Task]) -> Standing:
         if task.status.alarm is not None:
             alarms.append(task.status.alarm)
     lanes = {lane: (dict(count), oldest.get(lane)) for lane, count in counts.items()}
-    return Standing(lanes, min(alarms, default=None))
+    return ReferenceStatus(lanes, min(alarms, default=None))
 
 
 def expected_count(tasks: Iterable[Task], stretch: Stretch) -> int:
@@ -78,7 +78,7 @@ def expected_claim(tasks: Sequence[Task], claim: Claim, dues: dict[tuple[str, st
             due = dues.get((task.spec.queue, name))
             if limit.running is not None and len(running) >= limit.running:
                 return True
-            if limit.pace is not None and opens_at(limit.pace, due, claim.now) > claim.now:
+            if limit.pace is not None and opens_at(limit.pace, due, claim.at) > claim.at:
                 return True
         return False
 
@@ -87,10 +87,10 @@ def expected_claim(tasks: Sequence[Task], claim: Claim, dues: dict[tuple[str, st
         turned: dict[str, Sequence[Table]] = {
             queue: [choices[len(taken) % len(choices)]] for queue, choices in tables.items()
         }
-        (best,) = serve(free, turned, claim.now, 1)
+        (best,) = serve(free, turned, claim.at, 1)
         for name, limit, _ in limited_by(best):
             if limit.pace is not None:
-                dues[best.spec.queue, name] = after_start(limit.pace, dues.get((best.spec.queue, name)), claim.now)
+                dues[best.spec.queue, name] = after_start(limit.pace, dues.get((best.spec.queue, name)), claim.at)
         waiting.remove(best)
         executing.append(best)
         taken.append(best)

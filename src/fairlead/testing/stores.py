@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
 
 from fairlead.storage.memory import MemoryStore
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from fairlead.storage.protocol import Store
 
 Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]

@@ -30,8 +30,8 @@ from fairlead.core.events import (
 )
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, SECOND, Instant, Span
-from fairlead.core.limits import Limit, Limits, Rate
-from fairlead.core.order import HeadStart, Policy, Promote, Strict, Table, Weighted
+from fairlead.core.queues.limits import Limit, Limits, Rate
+from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Table, Weighted
 from fairlead.core.task import ENDED, Failure, Priority, State, Task
 from fairlead.core.transitions import TRANSITIONS
 from fairlead.storage.values import Claim, Filter, QueueOrder
@@ -77,7 +77,7 @@ def mostly_late(things: Sequence[Thing]) -> SearchStrategy[Thing]:
     return st.sampled_from(things[-4:]) | st.sampled_from(things)
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class ClaimCase(Struct, frozen=True, kw_only=True):
     """Ready tasks and a claim upon them."""
 
     tasks: list[Task]
@@ -94,7 +94,7 @@ def tables(draw: DrawFn, limit: int) -> tuple[Table, ...]:
 
 
 @st.composite
-def lines(draw: DrawFn) -> Line:
+def lines(draw: DrawFn) -> ClaimCase:
     """Ready tasks in several queues, many of them equal but for their ids, and a claim for some of them."""
     numbers = draw(st.lists(st.integers(0, 999), min_size=1, max_size=24, unique=True))
     tasks = [
@@ -109,7 +109,7 @@ def lines(draw: DrawFn) -> Line:
         for number in numbers
     ]
     limit = draw(st.integers(0, 30))
-    return Line(tasks=tasks, claim=draw(claims(NOW, limit, tables(limit))))
+    return ClaimCase(tasks=tasks, claim=draw(claims(NOW, limit, tables(limit))))
 
 
 _paces: Final = st.none() | st.sampled_from([Rate(1, SECOND).pace, Rate(2, SECOND).pace, Rate(60, SECOND).pace])
@@ -137,7 +137,7 @@ def claims(
         worker=draw(st.sampled_from(WORKERS)),
         token=a_token(),
         now=now,
-        until=now + LEASE,
+        lease=LEASE,
         grace=GRACE,
         limit=limit,
         capabilities=draw(st.just(frozenset(CAPABILITIES)) | capabilities),
@@ -209,7 +209,7 @@ def filters(draw: DrawFn) -> Filter:
     return Filter(**{name: draw(_fields[name]) for name in asked})
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class TaskPlan(Struct, frozen=True, kw_only=True):
     """A task that someone may want to add."""
 
     number: int
@@ -246,8 +246,8 @@ class Wish(Struct, frozen=True, kw_only=True):
         )
 
 
-wishes: Final[SearchStrategy[Wish]] = st.builds(
-    Wish,
+wishes: Final[SearchStrategy[TaskPlan]] = st.builds(
+    TaskPlan,
     number=st.integers(0, 12),
     queue=st.just("a") | queues,
     type=types,

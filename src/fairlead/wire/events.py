@@ -7,12 +7,18 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import TaskId, check_name, parse_task_id
 from fairlead.core.instant import Instant
-from fairlead.engine.feed import EventType, FeedEvent, QueueEvent, TaskEvent
-from fairlead.wire.moments import iso
+from fairlead.engine.events.types import (
+    EventType,
+    FeedEvent,
+    QueueEvent,
+    TaskEvent,
+)
+from fairlead.wire.times import iso
 
 QUEUE_DEPTH: Final = "queue.depth"
 SYSTEM_METRICS: Final = "system.metrics"
@@ -26,6 +32,7 @@ class EventMessage(Struct, frozen=True):
     """Something that happened. The fields of `data` depend on the type."""
 
     type: str
+    """Such as `task.completed`."""
     timestamp: str
     data: Raw
 
@@ -36,11 +43,19 @@ class Wanted(Struct, frozen=True):
     types: frozenset[str] = frozenset()
     queue: str | None = None
     task_id: TaskId | None = None
+    tenant: str | None = None
+    """The only tenant whose tasks, workers and queues it may hear of; None for any."""
+
+    def of(self, tenant: str | None) -> Wanted:
+        """The same, from a listener who is bound to a tenant, or to none."""
+        return replace(self, tenant=tenant)
 
     def admits(self, event: FeedEvent) -> bool:
         """Whether the listener wants this event. That something is missing concerns everybody."""
         if event.type is EventType.SKIPPED:
             return True
+        if self.tenant is not None and getattr(event.data, "tenant", None) != self.tenant:
+            return False
         if self.types and event.type not in self.types:
             return False
         if self.queue is None and self.task_id is None:

@@ -6,11 +6,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from fairlead.core.explanation import Cause, Explanation, Forecast, LinePlace
+from fairlead.core.explain.explanation import Cause, Explanation, Forecast, LinePlace
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.outlook import Promotion
+from fairlead.core.queues.promotion import Promotion
 from fairlead.core.task import Priority, State
-from fairlead.wire.moments import iso, maybe_iso, parse_iso
+from fairlead.wire.times import iso, maybe_iso, parse_iso
+from fairlead.wire.words import ByPriority, PriorityName, StateName
 
 
 class CauseShown(Struct, frozen=True, kw_only=True):
@@ -30,7 +31,7 @@ class PromotionShown(Struct, frozen=True, kw_only=True):
     """A task is treated as another priority from a moment on."""
 
     at: str
-    to: str
+    to: PriorityName
 
 
 class LinePlaceShown(Struct, frozen=True, kw_only=True):
@@ -42,7 +43,7 @@ class LinePlaceShown(Struct, frozen=True, kw_only=True):
     """How many ready tasks of its queue are served before it, as things stand."""
     exact: bool
     """Whether they were counted; where each turn is drawn, their number is what even luck would make it."""
-    ahead_by_effective_priority: dict[str, int]
+    ahead_by_effective_priority: ByPriority[int]
     next_promotion: PromotionShown | None
     """When it is next treated as a higher priority because of its wait; null if it never is."""
     unpassable_from: str | None
@@ -77,10 +78,10 @@ class ExplanationShown(Struct, frozen=True, kw_only=True):
     task_id: str
     task_type: str
     queue: str
-    status: str
+    status: StateName
     at: str
-    priority: str
-    effective_priority: str
+    priority: PriorityName
+    effective_priority: PriorityName
     """What it is treated as because of its wait; once it is claimed, what it was treated as then."""
     summary: str
     """The explanation in one sentence."""

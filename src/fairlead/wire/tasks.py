@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import span
-from fairlead.core.submission import AFTER_LIMIT, Submission
+from fairlead.core.instant import LONGEST, LONGEST_DELAY, SECOND
+from fairlead.core.retry import MOST_RETRIES
+from fairlead.core.submission import AFTER_LIMIT, NO_CAPABILITIES, Submission
 from fairlead.core.task import OnFailure, Priority, Task
+from fairlead.core.validation import span_of
 from fairlead.wire.explanations import CauseShown
-from fairlead.wire.moments import instant_of, iso
 from fairlead.wire.problems import Problem
-from fairlead.wire.retrying import RetryPolicy, Rules, backoff_of, rules_of
+from fairlead.wire.retry import RetryPolicy, Rules, backoff_of, policy_of, rules_of, rules_shown
+from fairlead.wire.times import instant_of, iso
+from fairlead.wire.words import PriorityName, StateName
 
 BATCH_LIMIT: Final = 1_000
 """The most tasks of one batch. A stream of lines may have any number."""
 
-_NOTHING: Final[frozenset[str]] = frozenset()
+HTTP_NAMES: Final[Mapping[str, str]] = {
+    "type": "task_type",
+    "requires": "required_capabilities",
+    "timeout": "timeout_seconds",
+    "delay": "delay_seconds",
+    "trace": "trace_id",
+    "backoff": "retry_policy",
+}
+"""What fields of a submission are called over HTTP and in JSON, by their names in Python; all others have one name."""
+
 _CANCEL: Final = OnFailure.CANCEL
 _WORDS: Final = [priority.word for priority in Priority]
 _iso: Final = functools.lru_cache(maxsize=1)(iso)
 """Tasks that are submitted together share their moment."""
 
-_YEAR: Final = 366 * 86_400
-_CENTURY: Final = 100 * _YEAR
+_YEAR: Final = LONGEST // SECOND
+_CENTURY: Final = LONGEST_DELAY // SECOND
 
 # What the core checks with better words is only described here; what could overflow on the way to it is checked.
 PriorityWord: TypeAlias = Literal["critical", "high", "medium", "low", "normal"]
@@ -44,40 +55,40 @@ Awaited: TypeAlias = Annotated[tuple[str | int, ...], Meta(extra_json_schema={"m
 OnFailureWord: TypeAlias = Literal["cancel", "run_anyway"]
 
 
-class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False, rename=HTTP_NAMES):
     """A task to submit. What is left out is filled in from the settings of the server."""
 
-    task_type: Name
+    type: Name
     """What the task is: workers have handlers by this name."""
     priority: PriorityWord | None = None
     """How urgent it is: what its queue says if this is left out, which is `medium` unless it was changed; `normal` is
     another word for that."""
     parameters: JsonObject = Raw(b"{}")
     """What its handler is given; kept and handed on as it is written, to the digit."""
-    required_capabilities: Names = ()
+    requires: Names = ()
     """What a worker must be able to do to take it."""
-    timeout_seconds: Annotated[float, Meta(gt=0, le=_YEAR)] | None = None
+    timeout: Annotated[float, Meta(gt=0, le=_YEAR)] | None = None
     """How long an attempt may take; at most a year."""
-    max_retries: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    max_retries: Annotated[int, Meta(ge=0, le=MOST_RETRIES)] | None = None
     """How often a failure is tried again."""
-    max_crashes: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    max_crashes: Annotated[int, Meta(ge=0, le=MOST_RETRIES)] | None = None
     """How many lost workers it may cost."""
-    retry_policy: RetryPolicy | None = None
+    backoff: RetryPolicy | None = None
     retry_rules: Rules = ()
     """What becomes of it after single kinds of errors; the first rule that an error goes by counts."""
     queue: Name = "default"
     """The line that it waits in."""
     run_at: Moment | None = None
     """When it is due, with its zone; now, if in the past. Not together with `delay_seconds`."""
-    delay_seconds: Annotated[float, Meta(ge=0, le=_CENTURY)] | None = None
+    delay: Annotated[float, Meta(ge=0, le=_CENTURY)] | None = None
     """How long until it is due."""
     idempotency_key: Text | None = None
-    """The same key again, in the same queue, is answered with the task that has it."""
+    """The same key again, in the same queue and of the same tenant, is answered with the task that has it."""
     tenant: Text | None = None
     """On whose behalf; a key that is bound to a tenant may leave it out and can name no other."""
     tags: Names = ()
     """Words to find it by."""
-    trace_id: Text | None = None
+    trace: Text | None = None
     """The trace that it belongs to: a W3C traceparent, or an id of your own. Without it, the traceparent of the request
     counts, if there is one in the header of that name."""
     concurrency_key: Text | None = None
@@ -89,13 +100,17 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What becomes of it when one of those ends other than completed: `cancel` it, or `run_anyway`."""
 
 
+class PartialRequest(SubmitRequest, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """A task to submit, as a client sends it: what is not said is left out, and filled in by the server."""
+
+
 class TaskCreated(Struct, frozen=True, kw_only=True, gc=False):
     """The answer to a submit."""
 
     task_id: str
     task_type: str
-    status: str
-    priority: str
+    status: StateName
+    priority: PriorityName
     queue: str
     queue_position: int | None
     """How many ready tasks of its queue are served before it, itself included: those of its own and of more urgent
@@ -135,32 +150,65 @@ class BatchAnswer(Struct, frozen=True, kw_only=True):
 
 def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str | None = None) -> Submission:
     """What a request asks of the engine, on behalf of this tenant; and in this trace, unless it says otherwise."""
-    if request.run_at is not None and request.delay_seconds is not None:
-        raise InvalidTask(
-            "delay", "run_at and delay_seconds are both given; a task is due at one moment, so give only one"
-        )
     # In the order of its fields, which a struct takes a quarter faster.
     return Submission(
-        type=request.task_type,
+        type=request.type,
         parameters=bytes(request.parameters),
         priority=None if request.priority is None else Priority.parse(request.priority),
         queue=request.queue,
-        requires=frozenset(request.required_capabilities) if request.required_capabilities else _NOTHING,
-        timeout=None if request.timeout_seconds is None else _timeout(request.timeout_seconds),
+        requires=frozenset(request.requires) if request.requires else NO_CAPABILITIES,
+        timeout=None if request.timeout is None else span_of("timeout", request.timeout),
         max_retries=request.max_retries,
         max_crashes=request.max_crashes,
-        backoff=None if request.retry_policy is None else backoff_of(request.retry_policy),
+        backoff=None if request.backoff is None else backoff_of(request.backoff),
         run_at=None if request.run_at is None else instant_of(request.run_at),
-        delay=None if request.delay_seconds is None else span(request.delay_seconds),
+        delay=None if request.delay is None else span_of("delay", request.delay),
         idempotency_key=request.idempotency_key,
         tenant=tenant,
         tags=request.tags,
-        trace=request.trace_id or traceparent,
+        trace=traceparent if request.trace is None else request.trace,
         retry_rules=rules_of(request.retry_rules) if request.retry_rules else None,
         concurrency_key=request.concurrency_key,
         after=tuple(one if isinstance(one, int) else TaskId(one) for one in request.after) if request.after else (),
         on_failure=_CANCEL if request.on_failure == "cancel" else OnFailure(request.on_failure),
     )
+
+
+def request_of(submission: Submission) -> PartialRequest:
+    """What a client sends to submit this."""
+    run_at = submission.run_at
+    return PartialRequest(
+        **template_of(submission),
+        run_at=None if run_at is None else datetime.fromisoformat(iso(run_at)),
+        delay=_seconds(submission.delay),
+        idempotency_key=submission.idempotency_key,
+        after=submission.after,
+        on_failure=submission.on_failure.value,
+    )
+
+
+def template_of(submission: Submission) -> dict[str, Any]:
+    """The fields of a request that submits this, except those of one task alone: when it is due, its key, its order."""
+    return {
+        "type": submission.type,
+        "priority": None if submission.priority is None else submission.priority.word,
+        "parameters": Raw(submission.parameters),
+        "requires": tuple(sorted(submission.requires)) if submission.requires else (),
+        "timeout": _seconds(submission.timeout),
+        "max_retries": submission.max_retries,
+        "max_crashes": submission.max_crashes,
+        "backoff": policy_of(submission.backoff),
+        "retry_rules": rules_shown(submission.retry_rules) if submission.retry_rules else (),
+        "queue": submission.queue,
+        "tenant": submission.tenant,
+        "tags": submission.tags,
+        "trace": submission.trace,
+        "concurrency_key": submission.concurrency_key,
+    }
+
+
+def _seconds(span: int | None) -> float | None:
+    return None if span is None else span / SECOND
 
 
 def created(task: Task, position: int | None, *, existing: bool, warnings: Sequence[CauseShown] = ()) -> TaskCreated:
@@ -177,8 +225,3 @@ def created(task: Task, position: int | None, *, existing: bool, warnings: Seque
         existing=existing,
         warnings=list(warnings) if warnings else UNSET,
     )
-
-
-def _timeout(seconds: float) -> int:
-    """Never zero: a span is whole microseconds, and what was asked for is more than nothing."""
-    return max(1, span(seconds))

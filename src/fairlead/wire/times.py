@@ -6,13 +6,18 @@ import functools
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from fairlead.core.instant import SECOND, Instant
+from fairlead.core.instant import AT_ONCE, LATEST, SECOND, Instant
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def iso(at: Instant) -> str:
-    """An instant in UTC, always to the microsecond, so that the text sorts like the time."""
+    """An instant in UTC, always to the microsecond, so that the text sorts like the time.
+
+    A number that is no instant, in a damaged column, is shown as the nearest: a listing must not fail for it.
+    """
+    if not AT_ONCE <= at <= LATEST:
+        at = min(max(at, AT_ONCE), LATEST)
     seconds, micros = divmod(at, SECOND)
     return f"{_to_the_second(seconds)}.{micros:06d}Z"
 
@@ -36,3 +41,8 @@ def instant_of(moment: datetime) -> Instant:
 def parse_iso(text: str) -> Instant:
     """The instant that `iso` wrote."""
     return instant_of(datetime.fromisoformat(text))
+
+
+def maybe_parse_iso(text: str | None) -> Instant | None:
+    """The instant of a text, if there is one."""
+    return None if text is None else parse_iso(text)

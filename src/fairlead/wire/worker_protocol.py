@@ -6,6 +6,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Raw, Struct
 
+from fairlead.core.tenancy import Role
+from fairlead.wire.endpoint import Empty, Endpoint
 from fairlead.wire.problems import Problem
 
 MOST_AT_ONCE: Final = 1_000
@@ -14,6 +16,7 @@ MOST_AT_ONCE: Final = 1_000
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[A-Za-z0-9_.:-]+$")]
 _Names: TypeAlias = Annotated[tuple[_Name, ...], Meta(max_length=1_000)]
 _Text: TypeAlias = Annotated[str, Meta(max_length=200)]
+_Allowance: TypeAlias = Annotated[float, Meta(ge=0, le=3_600)]
 _Lease: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 # Checked by the core, which says more.
 _TaskId: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15}$"})]
@@ -41,7 +44,7 @@ class RegisterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The id that it had, when it registers again; left out by a new worker."""
 
 
-class Registered(Struct, frozen=True, kw_only=True):
+class Registered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to a register: the worker's id, and how often to call."""
 
     worker_id: str
@@ -52,6 +55,8 @@ class Registered(Struct, frozen=True, kw_only=True):
     """How often to send a heartbeat, in milliseconds."""
     lease_seconds: float
     """How long a task is held without a heartbeat."""
+    grace_seconds: float | None = None
+    """How long past its timeout a task is held at the most; left out where it is the usual 10 seconds."""
 
 
 class PollRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,13 +108,15 @@ class Polled(Struct, frozen=True, kw_only=True):
     """Whether the worker is to ask for no more, end what it runs, and deregister."""
 
 
-class ProgressRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProgressRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How far an attempt is."""
 
     task_id: _TaskId
     lease: _Lease
     percent: Annotated[float, Meta(ge=0, le=100)]
     message: Annotated[str, Meta(max_length=2_000)] = ""
+    allowance_seconds: _Allowance = 0.0
+    """As in a heartbeat."""
 
 
 class ProgressNoted(Struct, frozen=True, kw_only=True):
@@ -192,11 +199,13 @@ class ResultAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answers to several results, in their order."""
 
 
-class Running(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Running(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A task that a worker runs."""
 
     task_id: str
     lease: _Lease
+    allowance_seconds: _Allowance = 0.0
+    """How much later than the attempt its time began, as where its process was long in getting ready."""
 
 
 _AllRunning: TypeAlias = Annotated[tuple[Running, ...], Meta(max_length=MOST_AT_ONCE)]
@@ -208,7 +217,7 @@ class HeartbeatRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     current_load: Annotated[int, Meta(ge=0, le=100_000)] | None = None
     """How many tasks it runs; as many as `running` names, if this is left out."""
     status: WorkerStatus | None = None
-    """Whether it drains; as it said before, if this is left out."""
+    """Whether it drains; as it said before, if this is left out. One that was asked to drain does, whatever it says."""
     running: _AllRunning = ()
     """The leases to renew. What is left out here is not renewed."""
     renew: bool = True
@@ -246,3 +255,71 @@ class Deregistered(Struct, frozen=True, kw_only=True):
     acknowledged: bool
     handed_back: tuple[str, ...]
     """The tasks that wait again; no retry was spent."""
+
+
+_BATCH_LIMIT: Final = 10 * 1024 * 1024
+
+REGISTER: Final = Endpoint[Empty, RegisterRequest](
+    method="POST",
+    path="/internal/workers/register",
+    summary="Register a worker",
+    role=Role.WORK,
+    body=RegisterRequest,
+    answers={201: Registered},
+)
+POLL: Final = Endpoint[Empty, PollRequest](
+    method="POST",
+    path="/internal/workers/{worker_id}/poll",
+    patient=True,
+    summary="Claim tasks",
+    role=Role.WORK,
+    body=PollRequest,
+    answers={200: Polled},
+    problems=(404,),
+)
+PROGRESS: Final = Endpoint[Empty, ProgressRequest](
+    method="POST",
+    path="/internal/workers/{worker_id}/progress",
+    summary="Report the progress of an attempt",
+    role=Role.WORK,
+    body=ProgressRequest,
+    answers={200: ProgressNoted},
+    problems=(409,),
+)
+RESULT: Final = Endpoint[Empty, ResultRequest](
+    method="POST",
+    path="/internal/workers/{worker_id}/result",
+    summary="Report how attempts ended",
+    role=Role.WORK,
+    body=ResultRequest,
+    bodies={"application/json": (Result, ResultsRequest)},
+    body_limit=_BATCH_LIMIT,
+    answers={200: ResultAnswer},
+    problems=(409,),
+)
+HEARTBEAT: Final = Endpoint[Empty, HeartbeatRequest](
+    method="POST",
+    path="/internal/workers/{worker_id}/heartbeat",
+    summary="Renew leases",
+    role=Role.WORK,
+    body=HeartbeatRequest,
+    answers={200: HeartbeatNoted},
+    problems=(404,),
+)
+DRAIN: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/internal/workers/{worker_id}/drain",
+    summary="Have a worker drain",
+    role=Role.WORK,
+    answers={200: DrainNoted},
+    problems=(404,),
+)
+DEREGISTER: Final = Endpoint[Empty, DeregisterRequest](
+    method="POST",
+    path="/internal/workers/{worker_id}/deregister",
+    summary="Deregister a worker",
+    role=Role.WORK,
+    body=DeregisterRequest,
+    answers={200: Deregistered},
+    problems=(404,),
+)

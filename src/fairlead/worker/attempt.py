@@ -5,27 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import enum
+import math
 import time
-import traceback
-from collections.abc import Callable
-from types import TracebackType
-from typing import Final, assert_never
+from collections.abc import Awaitable, Callable, Coroutine
+from os import getpid
+from types import CoroutineType
+from typing import Any, Final, assert_never
 
-import msgspec
-
-from fairlead.core.errors import InvalidTask, Retry
-from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
-from fairlead.core.instant import SECOND, span
-from fairlead.core.retry import error_name, error_names
+from fairlead.core.errors import InvalidTask
+from fairlead.core.events import CancelConfirmed, Completed, Crashed, HandedBack, Outcome, TimedOut
+from fairlead.core.instant import SECOND
 from fairlead.core.task import Failure, Progress, Task
 from fairlead.worker.context import TaskContext, enter
-from fairlead.worker.handlers import Handler, Place
-from fairlead.worker.isolation import Cells, HandlerRaised, ProcessDied
+from fairlead.worker.handlers import Handler, HandlerPlace
+from fairlead.worker.isolation import fork_guard
+from fairlead.worker.isolation.pool import Cells, ProcessDied
+from fairlead.worker.outcome import InvalidArguments, called, completed, failed, invalid_arguments
 from fairlead.worker.threads import Raised, Threads
 
 # Named here for every attempt to come, as in `fairlead.core.task`.
-_LOOP: Final = Place.LOOP
-_PROCESS: Final = Place.PROCESS
+_LOOP: Final = HandlerPlace.LOOP
+_PROCESS: Final = HandlerPlace.PROCESS
+
+PATIENCE: Final = 2.0
+"""How long, in seconds, a handler that is stopped may take to end before it is left behind."""
 
 
 class Stop(enum.Enum):
@@ -40,6 +43,18 @@ class Stop(enum.Enum):
 class Attempt:
     """One run of one task. `run` is called once; `stop` may be called at any time, from the event loop."""
 
+    # How every attempt stands at first: said of the class, it need not be said of each.
+    life: asyncio.Task[None] | None = None
+    """What `run` runs in, and `stop` may cancel; set before that begins."""
+    deadline = math.inf
+    """When the attempt is to be stopped, on the monotonic clock; not yet while its process gets ready."""
+    is_left_behind = False
+    """Whether its outcome was said already, and nothing is to be said when its handler ends after all."""
+    _in_thread = False
+    _stop: Stop | None = None
+    _stopped_at = math.inf
+    _running: asyncio.Task[None] | None = None
+
     def __init__(
         self,
         task: Task,
@@ -51,85 +66,119 @@ class Attempt:
     ) -> None:
         """`on_free` is called once, when what the attempt runs on is free again."""
         self.task = task
-        self.life: asyncio.Task[None] | None = None
-        """What `run` runs in, and `stop` may cancel; set before that begins."""
         self._context = TaskContext(task, on_progress)
         self._handler = handler
         self._threads = threads
         self._cells = cells
         self._on_free = on_free
-        self._in_thread = False
-        self.deadline = time.monotonic() + task.status.timeout / SECOND
-        """When the attempt is to be stopped, on the monotonic clock."""
-        self._stop: Stop | None = None
-        self._running: asyncio.Task[None] | None = None
+        if handler.place is not _PROCESS:
+            self.deadline = time.monotonic() + task.status.timeout / SECOND
 
     async def run(self) -> Outcome | None:
-        """How the attempt ended; None when its lease is lost, so that there is nothing to say."""
+        """How the attempt ended; None when its lease is lost, so that there is nothing to say. Raises nothing."""
         self._running = self.life
-        enter(self._context)
+        forks = fork_guard.forks
+        outcome: Outcome | None
         try:
-            if self._stop is not None:
-                return self._stopped()
-            handler = self._handler
-            if handler.place is _LOOP:
-                returned = await handler.function(**handler.signature.decode(self.task.spec.parameters))
-                result = encode_result(handler, returned)
+            enter(self._context)
+            if self._stop is None:
+                steps = self._steps()
+                # Most attempts have one step, and a look behind that is all that it takes to be sure of the process.
+                try:
+                    waits_for = steps.send(None)
+                except StopIteration as end:
+                    ended = end.value
+                else:
+                    ended = await fork_guard.rest(steps, waits_for, forks)
+                outcome = completed(self._handler, ended) if self._handler.place is _LOOP else ended
             else:
-                result = await self._call_elsewhere(handler)
-            return CancelConfirmed() if self._should_cancel else Completed(result)
-        except asyncio.CancelledError:
-            self._uncancel()
-            return self._stopped()
+                outcome = self._outcome
         except BaseException as error:
-            return self._raised(error)
+            try:
+                outcome = self._told(error)
+            except BaseException:
+                # A handler may have this thread traced by what raises. It does so once: then Python ends the trace.
+                outcome = failed(self._handler, error)
         finally:
+            if forks != fork_guard.forks or getpid() != fork_guard.process:
+                fork_guard.leave()
             self._running = None
             self._context.cancel_asked = True
             if not self._in_thread:
                 self._on_free()
+        if self._stop is None or (isinstance(outcome, Completed) and self._stop is not Stop.CANCEL):
+            return outcome
+        # It was stopped, and did not take it well, or too late: that is no failure of the task's own.
+        return self._outcome
 
     def stop(self, why: Stop) -> None:
         """End the attempt: cancel a coroutine, kill a process, tell a thread.
 
-        A thread cannot be ended. One that should cancel is told and waited for; otherwise it is left behind, and its
-        slot is free when it returns.
+        A thread cannot be ended. One that should cancel is told and waited for, until there is a better reason to stop;
+        otherwise it is left behind, and its slot is free when it returns.
         """
-        if self._stop is not None:
+        if self._stop is not None and (self._stop is not Stop.CANCEL or why is Stop.CANCEL):
             return
         self._stop = why
         self._context.cancel_asked = True
+        if why is not Stop.CANCEL:
+            self._stopped_at = time.monotonic()
         if self._running is not None and not (self._in_thread and why is Stop.CANCEL):
             self._running.cancel()
 
-    async def _call_elsewhere(self, handler: Handler) -> bytes | None:
-        """Call a handler in a thread or a process."""
+    def heeds_nothing(self, now: float) -> bool:
+        """Whether its handler was stopped for good and has not ended within the patience for that."""
+        return now - self._stopped_at > PATIENCE
+
+    def leave_behind(self) -> Outcome | None:
+        """What to say of an attempt whose handler heeds no stop; its slot is free when that ends."""
+        self.is_left_behind = True
+        return self._outcome
+
+    def _steps(self) -> Coroutine[Any, Any, Any]:
+        """What the attempt does: the handler itself if it runs on the event loop, else what has it run elsewhere."""
+        if self._handler.place is not _LOOP:
+            return self._run_elsewhere()
+        steps = self._handler.function(**self._arguments())
+        return steps if type(steps) is CoroutineType else _awaited(steps)
+
+    async def _run_elsewhere(self) -> Outcome:
+        """Run a handler in a thread or a process."""
+        handler = self._handler
         if handler.place is _PROCESS:
-            return await self._cells.run(handler, self.task, self._context.progress)
-        arguments = handler.signature.decode(self.task.spec.parameters)
-        context = contextvars.copy_context()
-        ending = self._threads.run(lambda: handler.function(**arguments), context, self._on_free)
+            return await self._cells.run(handler, self.task, self._context.progress, self._begin)
+        arguments, context = self._arguments(), contextvars.copy_context()
+        ending = self._threads.run(lambda: called(handler, arguments), context, self._on_free)
         self._in_thread = True
         end = await ending
         if isinstance(end, Raised):
-            raise end.error
-        return encode_result(handler, end.result)
+            return failed(handler, end.error)
+        outcome: Outcome = end.result
+        return outcome
 
-    def _raised(self, error: BaseException) -> Outcome | None:
-        if self._stop is not None:
-            # It was stopped, and its handler did not take it well: that is no failure of the task's own.
-            return self._stopped()
-        match error:
-            case HandlerRaised():
-                return error.outcome
-            case ProcessDied():
-                return Crashed(Failure(type="ProcessDied", message=str(error)))
-            case InvalidTask():
-                return invalid_arguments(error)
-            case _:
-                return failed(self._handler, error)
+    def _told(self, error: BaseException) -> Outcome:
+        if isinstance(error, asyncio.CancelledError):
+            self._uncancel()
+        elif isinstance(error, InvalidArguments):
+            return invalid_arguments(error.reason)
+        elif isinstance(error, ProcessDied):
+            return Crashed(Failure(type=type(error).__name__, message=str(error)))
+        return failed(self._handler, error)
 
-    def _stopped(self) -> Outcome | None:
+    def _arguments(self) -> dict[str, Any]:
+        """What to call the handler with; raises InvalidArguments, which no handler does."""
+        try:
+            return self._handler.signature.decode(self.task.spec.parameters)
+        except InvalidTask as error:
+            raise InvalidArguments(error) from None
+
+    def _begin(self) -> None:
+        """The process of the handler is ready: from now on its time counts."""
+        self.deadline = time.monotonic() + self.task.status.timeout / SECOND
+
+    @property
+    def _outcome(self) -> Outcome | None:
+        """What is to be said of an attempt that was stopped."""
         match self._stop:
             case Stop.CANCEL:
                 return CancelConfirmed()
@@ -137,17 +186,10 @@ class Attempt:
                 return TimedOut()
             case Stop.HAND_BACK:
                 return HandedBack()
-            case Stop.LEASE_LOST:
+            case Stop.LEASE_LOST | None:
                 return None
-            case None:
-                failure = Failure(type="CancelledError", message="the handler cancelled itself")
-                return Failed(failure=failure)
             case _:
                 assert_never(self._stop)
-
-    @property
-    def _should_cancel(self) -> bool:
-        return self._stop is Stop.CANCEL
 
     def _uncancel(self) -> None:
         """Let this task await again: the cancellation was ours, and it has done its work."""
@@ -156,41 +198,6 @@ class Attempt:
                 pass
 
 
-class ResultNotEncodable(Exception):
-    """What the handler returned has no JSON form."""
-
-
-def encode_result(handler: Handler, result: object) -> bytes | None:
-    """A handler's result as JSON; None for None, which needs no bytes."""
-    if result is None:
-        return None
-    try:
-        return handler.signature.encode_result(result)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise ResultNotEncodable(f"the result of {handler.type} has no JSON form: {error}") from error
-
-
-def invalid_arguments(error: InvalidTask) -> Failed:
-    """The outcome of a task whose parameters do not fit its handler: no other attempt can change that."""
-    return Failed(failure=Failure(type="InvalidArguments", message=str(error)), retriable=False)
-
-
-def failed(handler: Handler, error: BaseException) -> Failed:
-    """The outcome of an attempt that raised this error."""
-    shown = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
-    failure = Failure(type=type(error).__name__, message=str(error), traceback=shown).storable()
-    if isinstance(error, ResultNotEncodable):
-        return Failed(failure=failure, retriable=False)
-    if isinstance(error, Retry):
-        # What it derives from is left out: a rule for any Exception is not meant for one that asks to be retried.
-        after = None if error.after is None else span(error.after)
-        return Failed(failure=failure, after=after, names=(error_name(type(error)),))
-    return Failed(failure=failure, retriable=handler.is_retriable(error), names=error_names(type(error)))
-
-
-def _own_frames(error: BaseException) -> TracebackType | None:
-    """The traceback from where the handler's own code begins; all of it if that is not where it was raised."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_globals.get("__name__", "").startswith("fairlead.worker."):
-        frames = frames.tb_next
-    return frames or error.__traceback__
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    """A coroutine of what is none, though its function says so."""
+    return await awaitable

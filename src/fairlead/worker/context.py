@@ -9,7 +9,8 @@ from typing import Final
 
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Progress, Task
-from fairlead.core.trace import trace_id_of
+from fairlead.core.text.traceparent import trace_id_of
+from fairlead.core.validation import shown
 
 _MESSAGE_LIMIT: Final = 500
 
@@ -68,9 +69,26 @@ class TaskContext:
 
     def progress(self, percent: float, message: str = "") -> None:
         """Say how far the attempt is; shown to whoever looks, at most about twice a second."""
-        if not 0 <= percent <= 100:
-            raise ValueError(f"progress of {percent} % is not possible; use 0 to 100")
-        self._report(self._task, Progress(percent=float(percent), message=message[:_MESSAGE_LIMIT]))
+        # Whatever the handler gives, what is stored must be readable again, and must not end the worker that stores it.
+        self._report(self._task, Progress(percent=_percent_of(percent), message=_message_of(message)))
+
+
+def _percent_of(said: object) -> float:
+    """The number that a handler says, of whatever type; raises ValueError for what is none from 0 to 100."""
+    try:
+        share = float(said) if hasattr(type(said), "__float__") else -1.0  # type: ignore[arg-type]
+    except (ArithmeticError, ValueError):
+        share = -1.0
+    if not 0 <= share <= 100:
+        raise ValueError(f"progress of {shown(said)} % is not possible; use 0 to 100")
+    return share
+
+
+def _message_of(said: object) -> str:
+    """The text that a handler says; raises ValueError for what is none."""
+    if not isinstance(said, str):
+        raise ValueError(f"progress message {shown(said)} is not a text; write it as a str")
+    return str.__str__(said)[:_MESSAGE_LIMIT]
 
 
 _current: ContextVar[TaskContext] = ContextVar("fairlead_current_task")

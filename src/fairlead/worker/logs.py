@@ -16,15 +16,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from fairlead.wire.moments import iso
-from fairlead.wire.plain import one_line
+from fairlead.core.text.secret_mask import masked_all, masked_text
+from fairlead.wire.safe_text import one_line
+from fairlead.wire.times import iso
 from fairlead.worker.context import task_fields
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _DELAY: Final = 0.05
 """How long lines may wait to be written, in seconds."""
 _MOST_PENDING: Final = 200
-_encode: Final = msgspec.json.Encoder(enc_hook=repr).encode
+_encode: Final = msgspec.json.Encoder(enc_hook=lambda value: masked_text(repr(value))).encode
 
 
 class LogSetup(Struct, frozen=True):
@@ -101,7 +102,7 @@ class LineFormatter(logging.Formatter):
     """One line for a person: when, how bad, which process, what; and the task whose handler said it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        text = masked_text(super().format(record))
         if task := task_fields():
             text = f"{text} (task {task['task_id']} {task['task_type']}, attempt {task['attempt']})"
         return line_of(iso(round(record.created * 1e6)), record.levelname.lower(), text)
@@ -116,10 +117,11 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "process": record.process,
             "logger": record.name,
-            "message": super().format(record),
+            "message": masked_text(super().format(record)),
             **task_fields(),
         }
-        extra = {name: value for name, value in vars(record).items() if name not in _STANDARD and name not in line}
+        given = {name: value for name, value in vars(record).items() if name not in _STANDARD and name not in line}
+        extra = masked_all(given)
         try:
             return _encode(line | extra).decode()
         except (TypeError, ValueError, UnicodeError, RecursionError, msgspec.MsgspecError):
@@ -143,4 +145,4 @@ def log_handler() -> LogHandler | None:
 
 
 def _plain(value: object) -> str:
-    return str(value).encode(errors="backslashreplace").decode()
+    return masked_text(str(value).encode(errors="backslashreplace").decode())

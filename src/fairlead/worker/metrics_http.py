@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import Final
 
 from fairlead.core.errors import InvalidSettings
-from fairlead.engine.exposition import MEDIA_TYPE, render
-from fairlead.engine.metrics import Metrics
-from fairlead.worker.serving import Service
+from fairlead.core.validation import bad_setting, check_count, check_text
+from fairlead.engine.metrics.collector import Metrics
+from fairlead.engine.metrics.prometheus import MEDIA_TYPE, render
+from fairlead.engine.runtime.logger import Logger
+from fairlead.worker.process import Service
 
-log = logging.getLogger("fairlead.worker")
+log = Logger("fairlead.worker")
 
 PATH: Final = "/metrics"
 
+_LAST_PORT: Final = 65_535
 _LONGEST_HEAD: Final = 16 * 1024
 _PATIENCE: Final = 10.0
 """How long a request may take to arrive, in seconds."""
 
 
 class Exposed:
-    """A worker, and its metrics for as long as it runs. It is a `fairlead.worker.serving.Service`."""
+    """A worker, and its metrics for as long as it runs. It is a `fairlead.worker.process.Service`."""
 
     def __init__(self, worker: Service, server: asyncio.Server) -> None:
         self._worker = worker
@@ -44,6 +46,8 @@ class Exposed:
 
 async def listen(metrics: Metrics, host: str, port: int) -> asyncio.Server:
     """Show metrics at this address from now on. Port 0 takes one that is free."""
+    check_text("metrics_host", host, refuse=bad_setting)
+    check_count("metrics_port", port, 0, _LAST_PORT, bad_setting)
     try:
         server = await asyncio.start_server(
             lambda reader, writer: _answer(metrics, reader, writer), host, port, limit=_LONGEST_HEAD
@@ -52,7 +56,7 @@ async def listen(metrics: Metrics, host: str, port: int) -> asyncio.Server:
         raise InvalidSettings(
             f"metrics cannot be shown at {host}:{port}: {error}; choose another metrics_host or metrics_port"
         ) from None
-    log.info("metrics are at http://%s:%d%s", host, server.sockets[0].getsockname()[1], PATH)
+    log.info("serving metrics at http://%s:%d%s", host, server.sockets[0].getsockname()[1], PATH)
     return server
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from typing import Final
 
-from fairlead.core.errors import StoreError
+from fairlead.core.errors import StoreError, StoreReadOnly
+from fairlead.engine.runtime.logger import Logger
 
-log = logging.getLogger("fairlead.worker")
+log = Logger("fairlead.worker")
 
 _RETRY_FIRST: Final = 0.1
 _RETRY_MOST: Final = 5.0
@@ -25,9 +25,12 @@ class Outage:
         self._began: float | None = None
 
     async def wait(self, error: StoreError) -> None:
+        """Let some time pass; raises what will never pass."""
+        if isinstance(error, StoreReadOnly) and error.lasting:
+            raise error
         if self._began is None:
             self._began = time.monotonic()
-            log.warning("cannot %s, trying until it works: %s", self._intent, error)
+            log.warning("cannot %s, retrying until it works: %s", self._intent, error)
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries, guards nothing
         self._pause = min(self._pause * 2, _RETRY_MOST)
 

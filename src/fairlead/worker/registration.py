@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import Final
 
 from fairlead.core.errors import StoreError, WorkerNotFound
+from fairlead.engine.runtime.logger import Logger
 from fairlead.worker.source import Source
 
-log = logging.getLogger("fairlead.worker")
+log = Logger("fairlead.worker")
 
 _JOIN_INTERVAL: Final = 1.0
 """Seconds after which a worker that could not join tries again."""
@@ -46,7 +46,7 @@ class Attendance:
                 # A worker that cannot say so lives all the same.
                 self._failed(1)
             if asked and not leaving.is_set():
-                log.info("this worker is asked to drain")
+                log.info("drain requested for this worker")
                 leave()
             pause = _JOIN_INTERVAL if interval is None else interval
             if leaving.is_set():

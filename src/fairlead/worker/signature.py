@@ -12,7 +12,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
-from fairlead.core.errors import InvalidTask
+from fairlead.core.errors import InvalidSettings, InvalidTask
+from fairlead.core.validation import shown
+from fairlead.worker.json_form import check_text, odd_number
 
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _encode: Final = msgspec.json.Encoder().encode
@@ -23,10 +25,15 @@ class Signature:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._signature = inspect.signature(function)
+        try:
+            self._signature = inspect.signature(function)
+        except (ValueError, TypeError):
+            raise InvalidSettings(
+                f"task {shown(function)} has no signature that Python knows; write a def that calls it"
+            ) from None
         for parameter in self._signature.parameters.values():
             if parameter.kind not in (*_NAMED, inspect.Parameter.VAR_KEYWORD):
-                raise TypeError(
+                raise InvalidSettings(
                     f"task {function.__qualname__}: parameter {parameter} has no name to be stored under; "
                     f"take a named list instead"
                 )
@@ -36,7 +43,11 @@ class Signature:
         try:
             # What most calls look like needs no binding, which is slow.
             simple = not kwargs and len(args) in self._counts
-            parameters = _encode(self._arguments(*args) if simple else self._bound(args, kwargs))
+            arguments = self._arguments(*args) if simple else self._bound(args, kwargs)
+            parameters = _encode(arguments)
+            if (odd := odd_number(arguments, parameters)) is not None:
+                raise ValueError(f"{odd[1]} is not a number that JSON has - at `{odd[0]}`")
+            check_text(parameters)
             if self._rest is None:
                 self._decoder.decode(parameters)
             else:
@@ -55,20 +66,19 @@ class Signature:
     def decode(self, parameters: bytes) -> dict[str, Any]:
         """The keyword arguments in a JSON object; raises InvalidTask, with the path, when they do not fit."""
         try:
-            return self._values(parameters)
+            return asdict(self._read(parameters)) if self._is_plain else self._values(parameters)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidTask("parameters", f"parameters do not fit {self._name}(): {error}") from None
 
-    def encode_result(self, result: Any) -> bytes:
-        """What a handler returned, as JSON; raises TypeError when it has no JSON form."""
-        return _encode(result)
+    encode_result: Callable[[Any], bytes] = staticmethod(_encode)
+    """What a handler returned, as JSON; raises TypeError when it has no JSON form."""
 
     def decode_result(self, result: bytes | None) -> Any:
         """What a handler returned, as its annotation says."""
         return None if result is None else self._result_decoder.decode(result)
 
     def check(self) -> None:
-        """Resolve the annotations now; raises TypeError when one cannot be used."""
+        """Resolve the annotations now; raises InvalidSettings when one cannot be used."""
         _ = self._decoder, self._rest_decoder, self._result_decoder
 
     def _values(self, parameters: bytes) -> dict[str, Any]:
@@ -108,6 +118,15 @@ class Signature:
         return any(self._signature.parameters[name].default is not inspect.Parameter.empty for name in self._fields)
 
     @functools.cached_property
+    def _is_plain(self) -> bool:
+        """Whether every parameter has a name of its own, and none may be left out."""
+        return self._rest is None and not self._optional
+
+    @functools.cached_property
+    def _read(self) -> Callable[[bytes], msgspec.Struct]:
+        return self._decoder.decode
+
+    @functools.cached_property
     def _counts(self) -> range:
         """How many arguments a call can have that names none of them."""
         named = [self._signature.parameters[name] for name in self._fields]
@@ -122,8 +141,9 @@ class Signature:
         # Resolved at first use: an annotation may name a type that is defined further down its module.
         try:
             return typing.get_type_hints(self._function, include_extras=True)
-        except NameError as error:
-            raise TypeError(
+        except Exception as error:
+            # An annotation that is a text is evaluated, so anything may come of it.
+            raise InvalidSettings(
                 f"task {self._name}: {error}; annotations must name types that its module defines or imports"
             ) from None
 
@@ -155,8 +175,10 @@ class Signature:
     def _usable(self, annotation: Any) -> msgspec.json.Decoder[Any]:
         try:
             return msgspec.json.Decoder(annotation)
-        except TypeError as error:
-            raise TypeError(f"task {self._name}: an annotation has no JSON form: {error}") from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidSettings(
+                f"task {self._name}: an annotation has no JSON form: {error}; annotate it with types that JSON can hold"
+            ) from None
 
 
 _decode_raw: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -9,12 +9,14 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from fairlead._version import __version__
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import LeaseLost
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Task
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.sweep import Sweeper
+from fairlead.engine.engine import Settlement
+from fairlead.engine.stats import stats_of
 from fairlead.storage.values import Beat, Pulse
 
 _HEAD_START: Final = 2
@@ -33,7 +35,8 @@ class Source(Protocol):
     async def wait(self, limit: int, timeout: float) -> list[Task] | None:
         """Sleep until there may be work; what was claimed of it, or None if it is yet to be claimed.
 
-        Cancelled when it has claimed tasks, it returns them.
+        Cancelled when it has claimed tasks, it returns them; when the store does not say whether it has, it raises
+        StoreUnavailable.
         """
         ...
 
@@ -66,7 +69,7 @@ class EngineSource:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: AdminEngine,
         worker: WorkerId,
         queues: Sequence[str],
         capabilities: Collection[str],
@@ -129,7 +132,8 @@ class EngineSource:
         return any(task.spec.concurrency_key is not None or task.spec.queue in limits for task in tasks)
 
     async def unserved(self) -> dict[str, int]:
-        stats = await self._engine.stats()
+        # Of the tally alone: what else the stats tell takes looks at much that a worker has no use for.
+        stats = stats_of(await self._engine.store.tally(), self._engine.clock.now())
         return {
             task_type: depth
             for queue in self._queues

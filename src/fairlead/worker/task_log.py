@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import COMPLETED, EXECUTING, Priority, Task
-from fairlead.core.trace import trace_id_of
-from fairlead.engine.feed import worker_of
-from fairlead.engine.observe import Happening, Occurrence, Watcher, happening_of
-from fairlead.wire.moments import iso
+from fairlead.core.text.traceparent import trace_id_of
+from fairlead.engine.events.observers import Happening, Occurrence, Watcher, happening_of
+from fairlead.engine.events.types import worker_of
+from fairlead.wire.times import iso
 from fairlead.worker.logs import LogHandler, line_of
 
 LOGGER: Final = "fairlead.tasks"
@@ -38,6 +38,7 @@ LEVELS: Final = {
     Happening.REPLAYED: logging.INFO,
     Happening.PRIORITIZED: logging.INFO,
     Happening.REMOVED: logging.DEBUG,
+    Happening.FOREIGN: logging.DEBUG,
     Happening.REFUSED: logging.WARNING,
 }
 """How much a transition matters: what may need someone is more than information, steps in between are less."""
@@ -47,7 +48,7 @@ _PRIORITIES: Final = tuple(priority.word for priority in Priority)
 _WITH_ERROR: Final = frozenset({Happening.RETRYING, Happening.FAILED, Happening.DEAD_LETTER, Happening.CANCELLED})
 
 
-class Line(Struct, omit_defaults=True, gc=False):
+class LogLine(Struct, omit_defaults=True, gc=False):
     """A transition, as it is logged."""
 
     time: str
@@ -84,7 +85,7 @@ class TransitionLog(Watcher):
         """Log that tasks have come to their states."""
         least = self._logger.getEffectiveLevel()
         when, process, informs = iso(at), self._process, least <= logging.INFO
-        lines: list[Line] = []
+        lines: list[LogLine] = []
         for task in tasks:
             spec, status = task.spec, task.status
             # What nearly always happens is put together here, without further calls.
@@ -92,7 +93,7 @@ class TransitionLog(Watcher):
                 if informs:
                     took = (status.ended_at or at) - (status.started_at or at)
                     lines.append(
-                        Line(
+                        LogLine(
                             when, "info", process, LOGGER, "task completed", spec.id, spec.type, spec.queue,
                             _PRIORITIES[status.priority], status.attempts, status.history[-1].worker,
                             spec.trace and trace_id_of(spec.trace), took / SECOND,
@@ -101,7 +102,7 @@ class TransitionLog(Watcher):
             elif status.state is EXECUTING and status.lease is not None and not status.cancel_asked:
                 if informs:
                     lines.append(
-                        Line(
+                        LogLine(
                             when, "info", process, LOGGER, "task started", spec.id, spec.type, spec.queue,
                             _PRIORITIES[status.priority], status.attempts, status.lease.worker,
                             spec.trace and trace_id_of(spec.trace), None, (at - status.ready_at) / SECOND,
@@ -126,9 +127,9 @@ class TransitionLog(Watcher):
         if self._logger.isEnabledFor(LEVELS[occurrence.happening]):
             self._write([self._line(occurrence.happening, occurrence.task, occurrence.at, iso(occurrence.at))])
 
-    def _line(self, happening: Happening, task: Task, at: Instant, when: str) -> Line:
+    def _line(self, happening: Happening, task: Task, at: Instant, when: str) -> LogLine:
         spec, status = task.spec, task.status
-        line = Line(
+        line = LogLine(
             when,
             "info",
             self._process,
@@ -151,7 +152,7 @@ class TransitionLog(Watcher):
             line.error = f"{status.failure.type}: {status.failure.message}"
         return line
 
-    def _write(self, lines: list[Line]) -> None:
+    def _write(self, lines: list[LogLine]) -> None:
         if self._handler.setup.as_json:
             self._handler.write(self._encoder.encode_lines(lines))
         else:
@@ -159,7 +160,7 @@ class TransitionLog(Watcher):
             self._handler.write(text.encode())
 
 
-def sentence(line: Line) -> str:
+def sentence(line: LogLine) -> str:
     """A transition in words."""
     text = f"task {line.task_id} {line.task_type} {line.message.removeprefix('task ')}"
     if line.treated_as is not None:
@@ -178,13 +179,14 @@ def sentence(line: Line) -> str:
     return text
 
 
+_WITHOUT_ATTEMPT: Final = frozenset({Happening.REMOVED, Happening.FOREIGN, Happening.REFUSED, Happening.CANCEL_ASKED})
 _MESSAGES: Final = {happening: f"task {happening.replace('_', ' ')}" for happening in Happening}
 
 
 def _took(happening: Happening, task: Task, at: Instant) -> Span | None:
     """How long the attempt took that ended with this, if one did."""
     history = task.status.history
-    if happening in (Happening.REMOVED, Happening.REFUSED, Happening.CANCEL_ASKED) or not history:
+    if happening in _WITHOUT_ATTEMPT or not history:
         return None
     started = history[-1].started_at
     return None if started is None else at - started

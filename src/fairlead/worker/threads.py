@@ -16,8 +16,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from fairlead.worker.isolation.fork_guard import Birthplace
 
-class Returned(Struct, frozen=True):
+
+class ThreadResult(Struct, frozen=True):
     """A function returned."""
 
     result: Any
@@ -40,25 +42,27 @@ class Threads:
 
     def run(
         self, function: Callable[[], Any], context: contextvars.Context, on_return: Callable[[], None]
-    ) -> asyncio.Future[Returned | Raised]:
+    ) -> asyncio.Future[ThreadResult | Raised]:
         """The future of how a function ends.
 
         `on_return` is called in the loop when the thread is free again: after the future's end if that was cancelled.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Returned | Raised] = loop.create_future()
+        future: asyncio.Future[ThreadResult | Raised] = loop.create_future()
+        birthplace = Birthplace()
 
         def work() -> None:
-            end: Returned | Raised
+            end: ThreadResult | Raised
             try:
-                end = Returned(context.run(function))
+                end = ThreadResult(context.run(function))
             except BaseException as error:
                 end = Raised(error)
+            birthplace.stay()
             # A loop that was closed meanwhile has no one left who waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(finish, end)
 
-        def finish(end: Returned | Raised) -> None:
+        def finish(end: ThreadResult | Raised) -> None:
             on_return()
             if not future.done():
                 future.set_result(end)

@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
-from fairlead.core.errors import InvalidSettings, LeaseLost, StoreError
-from fairlead.core.events import HandedBack
+from fairlead.core.errors import InvalidSettings, LeaseLost, StoreError, StoreUnavailable
+from fairlead.core.events import HandedBack, Outcome
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import SECOND
+from fairlead.core.instant import LATEST, MINUTE, SECOND, seconds
 from fairlead.core.task import Progress, Task
+from fairlead.core.validation import Duration, bad_setting, check_count, check_text, setting_of
 from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.logger import Logger
 from fairlead.storage.values import Beat, Pulse
-from fairlead.worker.attempt import Attempt, Stop
-from fairlead.worker.attendance import Attendance
+from fairlead.worker.attempt import PATIENCE, Attempt, Stop
 from fairlead.worker.handlers import Handlers
-from fairlead.worker.isolation import Cells
-from fairlead.worker.keeper import Keeper
+from fairlead.worker.isolation.fork_guard import hear_again, stay
+from fairlead.worker.isolation.pool import READY_WITHIN, Cells
+from fairlead.worker.keeper.keeper import Keeper
 from fairlead.worker.outage import Outage
+from fairlead.worker.outcome import unsettled
+from fairlead.worker.registration import Attendance
 from fairlead.worker.source import Source
+from fairlead.worker.spans import Traces
 from fairlead.worker.threads import Threads
-from fairlead.worker.tracing import Traces
 
 if TYPE_CHECKING:
-    from fairlead.engine.metrics import Metrics
+    from fairlead.engine.metrics.collector import Metrics
 
-log = logging.getLogger("fairlead.worker")
+log = Logger("fairlead.worker")
+
+Result = TypeVar("Result")
 
 POLL_INTERVAL: Final = 1.0
 """How long an idle worker sleeps, in seconds, if nothing wakes it: signals are hints, this is the truth."""
@@ -42,6 +47,7 @@ _UNSERVED_INTERVAL: Final = 60.0
 _UNKNOWN_TYPE_DELAY: Final = 10 * SECOND
 _LAST_WORDS: Final = 5.0
 _BATCH: Final = 500
+_LONGEST_READY: Final = 20 * MINUTE
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
@@ -49,14 +55,32 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
     concurrency: int = 100
     """How many tasks run at once."""
-    drain_seconds: float = 30.0
-    """How long running tasks may go on once the worker is asked to leave."""
+    drain_seconds: Duration = 30.0
+    """How long running tasks may go on once the worker is asked to leave: seconds, or a timedelta."""
+    app: str | None = None
+    """The module of the app that the worker was started with: the processes of isolated handlers import it first."""
+    ready_seconds: Duration = READY_WITHIN
+    """How long such a process may take to get ready for a task, which is no part of the task's timeout."""
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise InvalidSettings(f"concurrency {self.concurrency} runs nothing; use 1 or more")
-        if self.drain_seconds < 0:
-            raise InvalidSettings(f"drain_seconds {self.drain_seconds} has passed already; use 0 or more")
+        check_count("concurrency", self.concurrency, 1, LATEST, bad_setting)
+        setting_of("drain_seconds", self.drain_seconds)
+        if not 0 < setting_of("ready_seconds", self.ready_seconds) <= _LONGEST_READY:
+            raise InvalidSettings(
+                f"ready_seconds {self.ready_seconds} is out of range; use more than 0 and 20 minutes at most"
+            )
+        if self.app is not None:
+            check_text("app", self.app, refuse=bad_setting)
+
+    @property
+    def drain(self) -> float:
+        """`drain_seconds`, in seconds whatever it was said in."""
+        return seconds(setting_of("drain_seconds", self.drain_seconds))
+
+    @property
+    def ready(self) -> float:
+        """`ready_seconds`, in seconds whatever it was said in."""
+        return seconds(setting_of("ready_seconds", self.ready_seconds))
 
 
 class Worker:
@@ -77,14 +101,17 @@ class Worker:
         self._keeper = keeper
         self._settings = settings or WorkerSettings()
         self._threads = Threads()
-        self._cells = Cells()
+        self._cells = Cells(self._settings.app, keeper.allow, self._settings.ready)
         self._free = self._settings.concurrency
         self._freed = asyncio.Event()
         self._busy = asyncio.Event()
         """Cleared when nothing runs: then no attempt's time is up, and none has anything to report."""
         self._attempts: dict[TaskId, Attempt] = {}
-        self._lives: set[asyncio.Task[None]] = set()
-        self._claiming: asyncio.Task[int] | None = None
+        self._lives: set[asyncio.Task[Any]] = set()
+        self._left_behind: set[asyncio.Task[None]] = set()
+        """Attempts whose outcome was said though their handlers have not ended."""
+        self._unanswered = False
+        """Whether the store may have granted tasks to this worker and has not said so."""
         self._reports: dict[TaskId, Beat] = {}
         self._outcomes: list[Settlement] = []
         self._settling = False
@@ -134,6 +161,8 @@ class Worker:
             await attendance.end()
             await self._keeper.close()
             await self.close()
+        if left := self._left():
+            raise StoreUnavailable(f"{left}; they run again when their leases have ended")
 
     async def close(self) -> None:
         """End the processes and threads that run nothing any more; `run` does so when it leaves."""
@@ -150,7 +179,20 @@ class Worker:
     async def idle(self) -> None:
         """Return when nothing runs and everything is settled."""
         while self._lives:
-            await asyncio.wait(self._lives)
+            done, _ = await asyncio.wait(self._lives)
+            self._lives -= done
+
+    async def finish(self, look: Callable[[Sequence[Attempt]], None]) -> None:
+        """`idle`, and until then stop attempts whose time is up, as `run` does, and have somebody look at them."""
+        timing = asyncio.create_task(self._keep_time())
+        try:
+            while self._lives:
+                done, _ = await asyncio.wait(self._lives, timeout=_TIME_INTERVAL)
+                self._lives -= done
+                look(list(self._attempts.values()))
+        finally:
+            timing.cancel()
+            await asyncio.gather(timing, return_exceptions=True)
 
     async def _keep_claiming(self) -> None:
         outage = Outage("claim tasks")
@@ -161,36 +203,54 @@ class Worker:
                 await self._freed.wait()
                 continue
             await self._keeper.ready()
+            claiming = self._track(self._claim(idle=idle))
             try:
+                # What is under way when the worker leaves may have taken tasks: it comes to its end, by `_drain`.
+                idle = await asyncio.shield(claiming)
+            except asyncio.CancelledError:
                 if idle:
-                    tasks = await self._source.wait(min(self._free, _BATCH), POLL_INTERVAL)
-                    idle = tasks is not None and not tasks
-                    if tasks:
-                        self._begin(tasks)
-                        # They have waited for nothing but us: they take their first steps, then we look for more.
-                        await asyncio.sleep(0)
-                else:
-                    # A claim under way when the worker leaves may have taken tasks: it is awaited, never cancelled.
-                    self._claiming = asyncio.create_task(self.once())
-                    idle = not await asyncio.shield(self._claiming)
+                    # Nor is it given up then, but called back: tasks that it has taken come all the same.
+                    claiming.cancel()
+                raise
             except StoreError as error:
                 idle = False
                 await outage.wait(error)
             else:
                 outage.end()
 
+    async def _claim(self, *, idle: bool) -> bool:
+        """Claim for the free slots and start what was claimed, once there is something if idle; whether nothing waits.
+
+        Whatever ends this says what was granted, but for a store that was asked and does not answer.
+        """
+        self._unanswered = True
+        try:
+            if not idle:
+                nothing = not await self.once()
+            elif tasks := await self._source.wait(min(self._free, _BATCH), POLL_INTERVAL):
+                self._begin(tasks)
+                nothing = False
+            else:
+                nothing = tasks is not None
+        except BaseException as error:
+            self._unanswered = isinstance(error, StoreUnavailable)
+            raise
+        self._unanswered = False
+        return nothing
+
     def _begin(self, tasks: list[Task]) -> None:
         """Hold tasks that were claimed, and start them."""
         self._busy.set()
         self._keeper.hold(tasks)
+        loop = asyncio.get_running_loop()
         for task in tasks:
-            self._start(task)
+            self._start(task, loop)
 
-    def _start(self, task: Task) -> None:
+    def _start(self, task: Task, loop: asyncio.AbstractEventLoop) -> None:
         handler = self._handlers.get(task.spec.type)
         if handler is None:
             # Claims name the types that are known, so this is a source that does not heed them.
-            log.warning("task %s is of the unknown type %r; it is handed back", task.id, task.spec.type)
+            log.warning("task %s has the unknown type %r; handing it back", task.id, task.spec.type)
             self._say(Settlement(task, HandedBack(_UNKNOWN_TYPE_DELAY)))
             return
         self._free -= 1
@@ -202,13 +262,24 @@ class Worker:
         self._attempts[task_id] = attempt
         if self._leaving.is_set():
             attempt.stop(Stop.HAND_BACK)
-        attempt.life = self._track(self._live(attempt))
+        attempt.life = life = loop.create_task(self._live(attempt))
+        self._lives.add(life)
 
     async def _live(self, attempt: Attempt) -> None:
         """One attempt, until there is something to say of it."""
+        try:
+            self._traces.begin(attempt.task)
+            outcome = await attempt.run()
+            if not attempt.is_left_behind:
+                self._end(attempt, outcome)
+        finally:
+            # What every attempt needs is done here and not by a callback, which costs a turn of the event loop.
+            if attempt.life is not None:
+                self._lives.discard(attempt.life)
+
+    def _end(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """Say how an attempt ended, if there is anything to say."""
         task = attempt.task
-        self._traces.begin(task)
-        outcome = await attempt.run()
         if self._traces.under_way:
             self._traces.end(task, outcome)
         task_id = task.spec.id
@@ -219,6 +290,17 @@ class Worker:
             self._keeper.drop([task])
         else:
             self._say(Settlement(task, outcome))
+
+    def _leave_behind(self, attempt: Attempt) -> None:
+        """Say how an attempt ended whose handler heeds no stop, and wait for that no longer."""
+        outcome = attempt.leave_behind()
+        word = "lost" if outcome is None else outcome.name
+        log.warning("task %s: its handler ignores the request to stop (%s); leaving it running", attempt.task.id, word)
+        if attempt.life is not None and not attempt.life.done():
+            self._lives.discard(attempt.life)
+            self._left_behind.add(attempt.life)
+            attempt.life.add_done_callback(self._left_behind.discard)
+        self._end(attempt, outcome)
 
     def _say(self, settlement: Settlement) -> None:
         """Have an outcome settled, along with whatever else has ended by then."""
@@ -244,29 +326,35 @@ class Worker:
             self._settling = False
 
     async def _settle_batch(self, batch: list[Settlement]) -> None:
+        stay()
         try:
             answers = await self._source.settle(batch)
         except StoreError:
             raise
-        except Exception:
-            if len(batch) == 1:
-                # Not an outage but an outcome that cannot be stored: its lease will end, and the task be tried again.
-                log.exception("task %s: its outcome cannot be settled", batch[0].task.id)
-                self._keeper.drop([batch[0].task])
-                self._traces.settled(batch[0].task, None, None)
-            else:
+        except Exception as error:
+            if len(batch) > 1:
                 for settlement in batch:
                     await self._settle_batch([settlement])
+                return
+            (said,) = batch
+            log.exception("task %s: cannot store its outcome", said.task.id)
+            if (instead := unsettled(said.outcome, error)) is not None:
+                # Not an outage but an outcome that cannot be stored. That can be said instead.
+                await self._settle_batch([Settlement(said.task, instead)])
+                return
+            # Not even that: its lease will end, and the task be tried again.
+            self._keeper.drop([said.task])
+            self._traces.settled(said.task, None, None)
             return
         for answer in answers:
             if isinstance(answer, LeaseLost):
-                log.warning("task %s: its lease was lost before it was settled; its outcome is dropped", answer.task_id)
+                log.warning("task %s: lease lost before its outcome was stored; dropping the outcome", answer.task_id)
         if self._traces.under_way:
             for said, answer in zip(batch, answers, strict=True):
                 self._traces.settled(said.task, said.outcome, answer)
         self._keeper.drop([settlement.task for settlement in batch])
 
-    def _track(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _track(self, coroutine: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         """Have something run that must come to its end before the worker leaves."""
         life = asyncio.get_running_loop().create_task(coroutine)
         self._lives.add(life)
@@ -281,29 +369,37 @@ class Worker:
 
     def _heard(self, task_id: TaskId, pulse: Pulse) -> None:
         """The keeper has news of a lease."""
+        if pulse is Pulse.OVERDUE:
+            log.warning(
+                "task %s: the event loop was blocked past the timeout; the lease keeper recorded the timeout", task_id
+            )
         attempt = self._attempts.get(task_id)
         if attempt is None or pulse is Pulse.HELD:
             return
         if pulse is Pulse.LOST:
-            log.warning("task %s: its lease is lost, so its attempt is stopped", task_id)
-        attempt.stop(Stop.LEASE_LOST if pulse is Pulse.LOST else Stop.CANCEL)
+            log.warning("task %s: lease lost; stopping its attempt", task_id)
+        attempt.stop(Stop.CANCEL if pulse is Pulse.CANCEL else Stop.LEASE_LOST)
 
     def _progressed(self, task: Task, progress: Progress) -> None:
         """A handler reports progress, from whatever thread it runs in."""
         if task.status.lease is not None:
-            self._reports[task.id] = Beat(task.id, task.status.lease.token, progress)
+            self._reports[task.id] = Beat(task.id, task.status.lease.token, progress, self._keeper.allowance(task.id))
 
     async def _keep_time(self) -> None:
         """Stop attempts whose time is up. One look at all of them is cheaper than a timer for each."""
         while True:
             if not self._attempts:
                 self._busy.clear()
+                hear_again()
             await self._busy.wait()
             await asyncio.sleep(_TIME_INTERVAL)
+            hear_again()
             now = time.monotonic()
             for attempt in list(self._attempts.values()):
                 if attempt.deadline <= now:
                     attempt.stop(Stop.TIMEOUT)
+                if attempt.heeds_nothing(now):
+                    self._leave_behind(attempt)
 
     async def _keep_reporting(self) -> None:
         while True:
@@ -326,26 +422,44 @@ class Worker:
                         said.add(task_type)
                         log.warning(
                             "%d tasks of type %r wait in the queues of this worker, which has no handler for them; "
-                            "they wait for a worker that has",
+                            "start a worker that has one",
                             depth,
                             task_type,
                         )
             await asyncio.sleep(_UNSERVED_INTERVAL)
 
     async def _drain(self) -> None:
-        """Let running tasks end, then hand back those that did not."""
-        if self._claiming is not None:
-            await asyncio.wait([self._claiming], timeout=_LAST_WORDS)
+        """Let running tasks end, and the claim under way; then hand back those that did not, and what that brings."""
         if self._lives:
-            log.info("leaving: %d running tasks may take %g s more", len(self._lives), self._settings.drain_seconds)
+            if self._attempts:
+                log.info("draining: %d tasks still running, up to %g s", len(self._attempts), self._settings.drain)
             ended, now = asyncio.create_task(self.idle()), asyncio.create_task(self._leaving_now.wait())
-            await asyncio.wait([ended, now], timeout=self._settings.drain_seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([ended, now], timeout=self._settings.drain, return_when=asyncio.FIRST_COMPLETED)
             ended.cancel()
             now.cancel()
         for attempt in list(self._attempts.values()):
             attempt.stop(Stop.HAND_BACK)
         if self._lives:
-            log.info("leaving: %d tasks are handed back", len(self._lives))
-            # Not just those that live now: each has an outcome, and a settle of that comes after it.
+            log.info("draining: time is up, stopping %d tasks", len(self._attempts))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended(), PATIENCE)
+            for attempt in list(self._attempts.values()):
+                self._leave_behind(attempt)
+            # Not just those that live now: each has an outcome, and a settle of that comes after it. So it is with a
+            # claim, whose tasks are handed back.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.idle(), _LAST_WORDS)
+
+    def _left(self) -> str:
+        """What was left undone, for the store did not answer."""
+        left = []
+        if self._outcomes:
+            left.append(f"{len(self._outcomes)} tasks were neither settled nor handed back when the worker left")
+        if self._unanswered:
+            left.append("tasks may have been granted to the worker by its last claim")
+        return f"the store did not answer: {' and '.join(left)}" if left else ""
+
+    async def _ended(self) -> None:
+        """Return when no attempt is under way."""
+        while lives := [attempt.life for attempt in self._attempts.values() if attempt.life is not None]:
+            await asyncio.wait(lives)

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 import psycopg
 import pytest
 
-from fairlead.storage.journal.address import JournalAddress, parse_journal
 from fairlead.storage.journal.journal import PACKAGE, Journal
-from fairlead.storage.journal.memory import NotingMemoryStore
+from fairlead.storage.journal.memory_outbox import NotingMemoryStore
+from fairlead.storage.journal.url import JournalAddress, parse_journal
 from fairlead.storage.postgres.schema import migrate_at
 from tests.servers.postgres import PostgresServer, started
 from tests.servers.redis import RedisServer, started_single
@@ -54,6 +54,8 @@ def empty(url: str) -> None:
     with psycopg.connect(database.conninfo, autocommit=True) as connection:
         for table in ("task", "status", "record"):
             connection.execute(f'DELETE FROM "{database.schema}".{table}'.encode())
+        connection.execute(f'DELETE FROM "{database.schema}".marked'.encode())
+        connection.execute(f'UPDATE "{database.schema}".mark SET number = 0, whole = true'.encode())
         connection.execute(f"UPDATE \"{database.schema}\".duty SET until = 0, at = 0, id = '{'0' * 32}'::uuid".encode())
 
 

@@ -11,15 +11,15 @@ import signal
 import sys
 from pathlib import Path
 
-from fairlead.engine.engine import Engine
-from fairlead.storage.opening import open_store
+from fairlead.admin.engine import AdminEngine
+from fairlead.storage.open import open_store
 from tests.chaos.children import end_with_parent
 from tests.chaos.deckhand import SETTINGS, Deckhand
 from tests.chaos.ledger import Ledger
 
 
 async def main(redis: str, journal: str, ledger: str, name: str, first: int, step: int, total: int) -> None:
-    engine = Engine(await open_store(redis, journal=journal), SETTINGS)
+    engine = AdminEngine(await open_store(redis, journal=journal), SETTINGS)
     await engine.follow_clock()
     work = asyncio.create_task(Deckhand(engine, Ledger(Path(ledger)), name).run(range(first, total, step)))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)

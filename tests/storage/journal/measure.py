@@ -11,6 +11,7 @@ import time
 
 from msgspec.structs import replace
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import Completed, Failed
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, SECOND
@@ -18,14 +19,12 @@ from fairlead.core.lifecycle import decide
 from fairlead.core.settings import Rules
 from fairlead.core.submission import Submission
 from fairlead.core.task import Lease, Priority, State, Task
-from fairlead.engine.engine import Engine
-from fairlead.storage.journal.address import parse_journal
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.rebuilding import Rebuilding
-from fairlead.storage.journal.searching import Search
+from fairlead.storage.journal.search import Search
 from fairlead.storage.journal.store import JournalStore
-from fairlead.storage.redis.noting import open_noting_redis
+from fairlead.storage.journal.url import parse_journal
+from fairlead.storage.redis.outbox import open_noting_redis
 from fairlead.storage.values import Filter
 from fairlead.testing.builders import NOW, a_claim, a_failure, a_settle, a_task, a_token
 from tests.servers.postgres import started
@@ -106,7 +105,7 @@ async def search(journal: Journal) -> None:
 
 
 async def rates(store: JournalStore, count: int) -> None:
-    engine = Engine(store)
+    engine = AdminEngine(store)
     began = time.perf_counter()
     for _ in range(0, count, 500):
         await engine.submit_many([Submission(type="work", parameters=b'{"a": 1}') for _ in range(500)])
@@ -134,10 +133,10 @@ async def measure(rows: int) -> None:
             await store.close()
             store = JournalStore(await open_noting_redis(redis.url()), Journal(parse_journal(url)))
             began = time.perf_counter()
-            done = await Rebuilding(store.hot, store.journal, now=NOW).run()
+            done = await store.rebuild(Rules())
             print(f"rebuild: {done} {done.put_back / (time.perf_counter() - began):,.0f}/s")
             began = time.perf_counter()
-            done = await Rebuilding(store.hot, store.journal, now=NOW).run()
+            done = await store.rebuild(Rules())
             print(f"again: {done} {done.looked_at / (time.perf_counter() - began):,.0f}/s")
             await fill(store.journal, rows)
             with postgres.admin(url.rpartition("/")[2]) as admin:

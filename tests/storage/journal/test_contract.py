@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import settings
 
-from fairlead.storage.journal.address import parse_journal
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory import NotingMemoryStore
+from fairlead.storage.journal.memory_outbox import NotingMemoryStore
+from fairlead.storage.journal.url import parse_journal
 from fairlead.storage.protocol import Store
 from fairlead.testing.contract import StoreContract
 from fairlead.testing.examples import STEADY

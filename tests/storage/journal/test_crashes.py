@@ -11,7 +11,7 @@ from fairlead.core.instant import DAY
 from fairlead.core.task import State
 from fairlead.storage.journal.duties import Flusher, Leaver, Pruner, Reconciler
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory import NotingMemoryStore
+from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.outbox import HIDDEN
 from fairlead.storage.values import Added, Change, KeyHeld, Known, Seen, Verdict
 from fairlead.testing.builders import NOW, a_claim, a_failure, a_removal, a_task, seen, some_tasks

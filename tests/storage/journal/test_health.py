@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fairlead.core.diagnosis import JOURNAL, MEMORY, Level
-from fairlead.storage.journal.address import parse_journal
+from fairlead.core.health.diagnosis import JOURNAL, MEMORY, Level
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory import NotingMemoryStore
+from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.store import JournalStore
+from fairlead.storage.journal.url import parse_journal
 
 
 async def test_both_are_looked_at(hot: NotingMemoryStore, journal: Journal) -> None:

@@ -15,10 +15,10 @@ import pytest
 
 from fairlead.core.identity import TaskId
 from fairlead.core.task import State
-from fairlead.storage.journal.address import parse_journal
 from fairlead.storage.journal.duties import Flusher, Reconciler
 from fairlead.storage.journal.store import JournalStore
-from fairlead.storage.opening import open_store
+from fairlead.storage.journal.url import parse_journal
+from fairlead.storage.open import open_store
 from fairlead.storage.postgres.rows import CODES
 from fairlead.storage.values import Filter
 from tests.chaos.children import Child

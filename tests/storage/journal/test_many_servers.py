@@ -9,12 +9,12 @@ import pytest
 
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.events import Completed, Failed
+from fairlead.core.settings import Rules
 from fairlead.core.task import State
-from fairlead.storage.journal.address import JournalAddress
 from fairlead.storage.journal.duties import Flusher, Leaver
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.rebuilding import Rebuilding
-from fairlead.storage.redis.noting import open_noting_redis
+from fairlead.storage.journal.url import JournalAddress
+from fairlead.storage.redis.outbox import open_noting_redis
 from fairlead.storage.values import Added, Filter, Known, Verdict
 from fairlead.testing.builders import NOW, a_claim, a_failure, a_settle, a_task
 from fairlead.testing.steps import add, ids
@@ -70,7 +70,7 @@ class Life:
 
         for server in self.masters(request):
             server.ask("FLUSHALL")
-        rebuilt = await Rebuilding(store.hot, store.journal, now=NOW).run()
+        rebuilt = await store.rebuild(Rules())
 
         assert (rebuilt.looked_at, rebuilt.put_back) == (270, 270)
         found = await store.find(Filter(), limit=1_000)
@@ -112,7 +112,7 @@ class TestJournalBehindSentinels(Life):
                 except StoreUnavailable:
                     await asyncio.sleep(0.05)
         await asyncio.to_thread(until, lambda: watched.master() is not master, "a failover")
-        await Rebuilding(store.hot, store.journal, now=NOW).run()
+        await store.rebuild(Rules())
         assert sorted(ids(await store.claim(a_claim(limit=1_000)))) == sorted(ids([*tasks, task]))
 
 

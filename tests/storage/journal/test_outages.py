@@ -9,14 +9,15 @@ import pytest
 
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.events import Completed
-from fairlead.storage.journal.address import parse_journal
+from fairlead.core.settings import Rules
 from fairlead.storage.journal.duties import Flusher
-from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory import NotingMemoryStore
-from fairlead.storage.journal.opening import open_journal
+from fairlead.storage.journal.journal import Journal, Rows
+from fairlead.storage.journal.memory_outbox import NotingMemoryStore
+from fairlead.storage.journal.open import open_journal
 from fairlead.storage.journal.outbox import HIDDEN
 from fairlead.storage.journal.store import JournalStore
-from fairlead.storage.values import Added, Verdict
+from fairlead.storage.journal.url import parse_journal
+from fairlead.storage.values import Added, Filter, Verdict
 from fairlead.testing.builders import NOW, a_claim, a_removal, a_settle, a_task, some_tasks
 from fairlead.testing.steps import add, claim_one, ids, settle
 from tests.servers.postgres import PostgresServer, started
@@ -98,7 +99,7 @@ async def test_upkeep_goes_on_after_an_outage(own_server: PostgresServer, own_ur
     hot = NotingMemoryStore()
     store = JournalStore(hot, Journal(parse_journal(own_url)))
     await add(store, a_task())
-    upkeep = asyncio.create_task(store.upkeep())
+    upkeep = asyncio.create_task(store.upkeep(Rules()))
     own_server.halt()
     ended = await settle(store, await claim_one(store), Completed(b"1"))
     await asyncio.sleep(0.5)
@@ -133,3 +134,71 @@ async def test_only_passing_records_can_be_had_while_the_journal_is_out_of_reach
     assert await store.put("schedule", "nightly", b"0 4 * * *", expected=1) == 2
     assert [record.value for record in await store.scan("schedule")] == [b"0 4 * * *"]
     await store.close()
+
+
+async def test_a_journal_that_hangs_is_waited_for_once_and_not_by_each_call(
+    own_server: PostgresServer, own_url: str
+) -> None:
+    """By then who can do without it goes by what is known, and the others are told at once."""
+    store = await open_journal(NotingMemoryStore(), f"{own_url}?timeout=1")
+    task = a_task()
+    await add(store, task)
+    await store.put("key", "anna", b"a key")
+    known = await store.scan("key")
+    own_server.pause()
+    try:
+        with pytest.raises(StoreUnavailable, match="did not answer"):
+            await store.find(Filter(), limit=10)
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable, match=r"the journal at .* so it was not asked"):
+                await store.find(Filter(), limit=10)
+            with pytest.raises(StoreUnavailable, match=r"the journal at .* so it was not asked"):
+                await store.add([a_task()], now=NOW, bounds={})
+            with pytest.raises(StoreUnavailable, match=r"the journal at .* so it was not asked"):
+                await store.scan("schedule")
+            assert await store.scan("key") == known
+        assert await store.get([task.id]) == [task]
+    finally:
+        own_server.resume()
+
+    async def is_back() -> bool:
+        try:
+            return bool(await store.find(Filter(), limit=10))
+        except StoreUnavailable:
+            return False
+
+    await until(is_back)
+    await add(store, a_task())
+    await store.close()
+
+
+async def test_a_store_that_opens_beside_a_journal_that_hangs_waits_for_it_once_and_admits_nobody(
+    own_server: PostgresServer, own_url: str
+) -> None:
+    first = await open_journal(NotingMemoryStore(), own_url)
+    await first.put("key", "anna", b"a key")
+    await first.close()
+    own_server.pause()
+    try:
+        with pytest.warns(RuntimeWarning, match="the journal at"):
+            store = await open_journal(NotingMemoryStore(), f"{own_url}?timeout=1")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="so it was not asked"):
+                await store.scan("key")
+    finally:
+        own_server.resume()
+        await store.close()
+
+
+async def test_what_hangs_beside_the_journal_says_nothing_of_it(own_server: PostgresServer, own_url: str) -> None:
+    """A transaction of the journal in which the hot store fails is no reason not to ask the journal."""
+    journal = Journal(parse_journal(own_url))
+
+    async def work(rows: Rows) -> None:
+        raise StoreUnavailable("the hot store hangs")
+
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match="the hot store hangs"):
+            await journal.alone(work)
+        assert not journal.reach.doubtful
+    await journal.close()

@@ -8,12 +8,17 @@ import pytest
 from msgspec.structs import replace
 
 from fairlead.core.events import CancelAsked, Completed, Discarded, Failed
-from fairlead.core.instant import AT_ONCE, DAY, SECOND
+from fairlead.core.instant import AT_ONCE, DAY
+from fairlead.core.settings import Rules
 from fairlead.core.task import Priority, State, Task
+from fairlead.storage.journal import rebuild as rebuilding
 from fairlead.storage.journal.duties import Flusher, Reconciler
+from fairlead.storage.journal.incarnation import Incarnation
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory import NotingMemoryStore
-from fairlead.storage.journal.rebuilding import Rebuilding, Rebuilt
+from fairlead.storage.journal.memory_outbox import NotingMemoryStore
+from fairlead.storage.journal.rebuild import Rebuilt
+from fairlead.storage.journal.recovery import Recovery
+from fairlead.storage.journal.url import JournalAddress
 from fairlead.storage.values import Change, KeyHeld, Verdict
 from fairlead.testing.builders import (
     NOW,
@@ -27,13 +32,13 @@ from fairlead.testing.builders import (
     some_tasks,
 )
 from fairlead.testing.steps import add, claim_one, ids, settle
+from fairlead.testing.vandalism import emptied
 from tests.storage.journal.current import CurrentStore
-
-LATER = NOW + 60 * SECOND
+from tests.storage.journal.test_redis import damage_row
 
 
 async def rebuild(hot: NotingMemoryStore, journal: Journal) -> Rebuilt:
-    return await Rebuilding(hot, journal, now=LATER).run()
+    return await Recovery(hot, journal, Incarnation(hot, journal)).run(Rules())
 
 
 class TestRebuild:
@@ -48,6 +53,24 @@ class TestRebuild:
         assert await rebuild(empty, journal) == Rebuilt(3, 3)
         assert await empty.get(ids(tasks)) == tasks
         assert await empty.due(NOW + DAY, 9) == [tasks[2]]
+
+    @pytest.mark.parametrize("state", [State.QUEUED, State.SCHEDULED])
+    async def test_a_page_of_nothing_but_damaged_rows_is_not_the_last(
+        self,
+        store: CurrentStore,
+        journal: Journal,
+        address: JournalAddress,
+        monkeypatch: pytest.MonkeyPatch,
+        state: State,
+    ) -> None:
+        monkeypatch.setattr(rebuilding, "BATCH", 2)
+        tasks = [a_task(state=state) for _ in range(11)]
+        await add(store, *tasks)
+        for task in tasks[:10]:
+            damage_row(address.database, task.id, "status", emptied)
+        empty = NotingMemoryStore()
+        assert await rebuild(empty, journal) == Rebuilt(1, 1)
+        assert await empty.get([tasks[10].id]) == [tasks[10]]
 
     async def test_retries_are_not_forgotten(self, store: CurrentStore, journal: Journal) -> None:
         await add(store, a_task())
@@ -97,9 +120,9 @@ class TestRebuild:
         lost, successor = a_task(key="once"), a_task(key="once")
         await add(store, lost)
         empty = NotingMemoryStore()
-        over = CurrentStore(empty, journal)
-        await add(over, successor)
+        await add(empty, successor)
         await rebuild(empty, journal)
+        over = CurrentStore(empty, journal)
         assert set(ids(await over.claim(a_claim(limit=9)))) == {lost.id, successor.id}
 
     async def test_it_may_be_repeated_while_workers_run(self, store: CurrentStore, journal: Journal) -> None:
@@ -116,7 +139,7 @@ class TestRebuild:
     async def test_an_interrupted_one_goes_on(
         self, store: CurrentStore, journal: Journal, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("fairlead.storage.journal.rebuilding.BATCH", 7)
+        monkeypatch.setattr("fairlead.storage.journal.rebuild.BATCH", 7)
         tasks = some_tasks(30)
         await add(store, *tasks)
         empty = NotingMemoryStore()
@@ -127,7 +150,7 @@ class TestRebuild:
                 raise InterruptedError
 
         with pytest.raises(InterruptedError):
-            await Rebuilding(empty, journal, now=LATER).run(stop)
+            await Recovery(empty, journal, Incarnation(empty, journal)).run(Rules(), stop)
         assert len([task for task in await empty.get(ids(tasks)) if task is not None]) < 30
         assert (await rebuild(empty, journal)).looked_at == 30
         assert await empty.get(ids(tasks)) == tasks

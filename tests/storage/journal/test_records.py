@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.engine import book, feeding, firing, fleet, keys, presence
+from fairlead.admin.keys import service as keys
+from fairlead.engine import lost_tasks, queue_cache, scheduler, worker_records
+from fairlead.engine.events import publisher
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory import NotingMemoryStore
+from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.records import PASSING
 from fairlead.storage.values import Record
 from tests.storage.journal.current import CurrentStore
@@ -36,9 +38,17 @@ async def test_what_is_of_passing_interest_does_not_trouble_the_journal(
 
 
 def test_what_processes_say_of_themselves_is_of_passing_interest() -> None:
-    said = {presence._WORKER, presence._DRAIN, presence._THROUGHPUT, feeding.KIND, firing.BELL, book.BELL, fleet.LOST}
+    said = {
+        worker_records._WORKER,
+        worker_records._DRAIN,
+        worker_records._THROUGHPUT,
+        publisher.KIND,
+        scheduler.BELL,
+        queue_cache.BELL,
+        lost_tasks.LOST,
+    }
     assert said <= PASSING
 
 
 def test_what_someone_wanted_is_not() -> None:
-    assert {firing.KIND, book.KIND, book.TYPE_KIND, keys._KIND, keys._SECRET_KIND}.isdisjoint(PASSING)
+    assert {scheduler.KIND, queue_cache.KIND, queue_cache.TYPE_KIND, keys._KIND}.isdisjoint(PASSING)

@@ -8,13 +8,13 @@ from fairlead.core.events import Completed, Failed
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Failure, Reason, State, Task
-from fairlead.engine.inline import run_inline
-from fairlead.storage.journal.address import JournalAddress
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.journal.duties import Flusher, Leaver
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory import NotingMemoryStore
-from fairlead.storage.journal.searching import Search
+from fairlead.storage.journal.memory_outbox import NotingMemoryStore
+from fairlead.storage.journal.search import Search
 from fairlead.storage.journal.store import JournalStore
+from fairlead.storage.journal.url import JournalAddress
 from fairlead.storage.values import Filter
 from fairlead.testing.builders import NOW, a_claim, a_removal, a_task
 from fairlead.testing.steps import add, claim_one, ids, settle

@@ -18,11 +18,12 @@ from pathlib import Path
 
 import psycopg
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import Completed
 from fairlead.core.identity import WorkerId
 from fairlead.core.submission import Submission
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.inline import run_inline
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.postgres.store import open_postgres
 from fairlead.testing.builders import NOW, some_tasks
 from tests.servers.postgres import started
@@ -66,7 +67,7 @@ class Stopwatch:
 
 def submit_one_by_one(url: str, count: int = 3_000) -> str:
     store = run_inline(open_postgres(url, blocking=True))
-    engine = Engine(store, batching=False)
+    engine = AdminEngine(store, batching=False)
     for _ in range(200):
         run_inline(engine.submit(_SUBMISSION))
     WATCH.start()
@@ -79,7 +80,7 @@ def submit_one_by_one(url: str, count: int = 3_000) -> str:
 
 async def submit_async(url: str, submitters: int, count: int) -> str:
     store = await open_postgres(url)
-    engine = Engine(store)
+    engine = AdminEngine(store)
 
     async def submitter(each: int) -> None:
         for _ in range(each):
@@ -112,7 +113,7 @@ async def add_in_bulk(url: str, at_once: int, batches: int = 100, size: int = 1_
 
 async def submit_in_bulk(url: str, at_once: int, batches: int = 60, size: int = 1_000) -> str:
     store = await open_postgres(url)
-    engine = Engine(store, batching=False)
+    engine = AdminEngine(store, batching=False)
     WATCH.start()
 
     async def submitter(each: int) -> None:
@@ -127,7 +128,7 @@ async def submit_in_bulk(url: str, at_once: int, batches: int = 60, size: int = 
 
 async def claim_and_settle(url: str, pumps: int, backlog: int, limit: int = 100, count: int = 40_000) -> str:
     store = await open_postgres(url)
-    engine = Engine(store)
+    engine = AdminEngine(store)
     for _ in range(backlog // 1_000):
         await engine.submit_many([_SUBMISSION] * 1_000)
     done = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlead.core.task import Priority, State, Task
-from fairlead.storage.postgres import arrays
+from fairlead.storage.postgres import binary_arrays
 from fairlead.storage.postgres.store import PostgresStore
 from fairlead.testing.builders import NOW, a_task, some_tasks
 from fairlead.testing.steps import add
@@ -28,5 +28,5 @@ async def test_a_batch_comes_back_as_it_was(store: PostgresStore, tasks: list[Ta
 
 @pytest.mark.parametrize("values", [[b"same"] * 3, [b"same", b"other", b"same"], [None, None], [None, b"", None], []])
 def test_values_are_packed_one_after_the_other(values: list[bytes | None]) -> None:
-    items = b"".join(arrays.byteas([value])[20:] for value in values)
-    assert arrays.byteas(values)[20:] == items
+    items = b"".join(binary_arrays.byteas([value])[20:] for value in values)
+    assert binary_arrays.byteas(values)[20:] == items

@@ -7,8 +7,8 @@ from typing import Any
 
 import psycopg
 
-from fairlead.storage.postgres.connections import Connections
-from fairlead.storage.postgres.sessions import Row
+from fairlead.storage.postgres.connection.pool import Connections
+from fairlead.storage.postgres.connection.session import Row
 from fairlead.storage.postgres.statements import Statement
 from fairlead.storage.postgres.store import PostgresStore
 from fairlead.testing.builders import a_claim, some_tasks

@@ -8,7 +8,7 @@ import threading
 
 import psycopg
 
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.postgres.store import open_postgres
 from tests.worker.building import eventually
 

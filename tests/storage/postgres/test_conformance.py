@@ -11,19 +11,25 @@ import pytest
 from fairlead.storage.postgres.schema import migrate
 from fairlead.storage.postgres.store import open_postgres
 from fairlead.storage.protocol import Store
-from fairlead.testing.contract import StoreContract
+from fairlead.testing.contract import QuarantineContract, StoreContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
+from fairlead.testing.vandalism import Vandal
 from tests.servers.postgres import PostgresServer
 from tests.storage.postgres.emptying import emptied, empty
+from tests.storage.postgres.vandal import DatabaseVandal
 
 
-class TestPostgres(StoreContract):
+class TestPostgres(StoreContract, QuarantineContract):
     @pytest.fixture
     async def store(self, url: str) -> AsyncIterator[Store]:
         store = await open_postgres(url)
         yield store
         await store.close()
+
+    @pytest.fixture
+    def vandal(self, url: str) -> Vandal:
+        return DatabaseVandal(url)
 
 
 class TestPostgresBlocking(StoreContract):

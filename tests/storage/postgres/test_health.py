@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from fairlead.core.diagnosis import POSTGRES_OFF, POSTGRES_ON, Examination, Finding, Level
+from fairlead.core.health.diagnosis import POSTGRES_OFF, POSTGRES_ON, Examination, Finding, Level
 from fairlead.core.instant import DAY
 from fairlead.storage.postgres.store import PostgresStore, open_postgres
 from fairlead.testing.builders import a_task

@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from fairlead.core.events import Completed
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.order import Promote, Weighted
+from fairlead.core.queues.order import Promote, Weighted
 from fairlead.core.task import Priority, State
-from fairlead.storage.postgres.address import Address, parse
-from fairlead.storage.postgres.connecting import connect
-from fairlead.storage.postgres.connections import Connections
-from fairlead.storage.postgres.sessions import BlockingSession, Row
+from fairlead.storage.postgres.connection.connect import connect
+from fairlead.storage.postgres.connection.pool import Connections
+from fairlead.storage.postgres.connection.session import BlockingSession, Row
 from fairlead.storage.postgres.statements import Statement
 from fairlead.storage.postgres.store import PostgresStore, open_postgres
+from fairlead.storage.postgres.url import Address, parse
 from fairlead.storage.values import Beat, Filter
 from fairlead.testing.builders import NOW, a_claim, a_removal, a_settle, a_token, an_id, some_tasks
 from tests.servers.postgres import PostgresServer
@@ -32,10 +32,15 @@ INSERT INTO fairlead.task (
     id, ready_at, timeout, alarm, created_at, version, beats, attempts, route, priority, state, cancel_asked, rest, spec
 )
 SELECT
-    ('018f' || lpad(to_hex(n), 8, '0') || '80008000' || lpad(to_hex(n), 12, '0'))::uuid, n, 1000000,
+    g.id::uuid, n, 1000000,
     CASE WHEN n % 10 < 5 THEN NULL ELSE 2000000000000000 + n END, n, 1, 0, 0, r.id, n % 4,
-    CASE WHEN n % 10 < 5 THEN 1 ELSE 3 END, false, s.rest, s.spec
-FROM generate_series(1, $1::bigint) AS n, fairlead.route AS r, (SELECT rest, spec FROM fairlead.task LIMIT 1) AS s
+    CASE WHEN n % 10 < 5 THEN 1 ELSE 3 END, false, s.rest,
+    -- Behind three bytes of an array and two of a text.
+    overlay(s.spec PLACING convert_to(g.id, 'UTF8') FROM 6)
+FROM generate_series(1, $1::bigint) AS n
+CROSS JOIN LATERAL (SELECT '018f' || lpad(to_hex(n), 8, '0') || '80008000' || lpad(to_hex(n), 12, '0') AS id) AS g
+CROSS JOIN fairlead.route AS r
+CROSS JOIN (SELECT rest, spec FROM fairlead.task LIMIT 1) AS s
 """
 
 
@@ -92,6 +97,8 @@ def _fill(url: str, count: int) -> None:
 
     asyncio.run(one())
     with psycopg.connect(url, autocommit=True) as connection:
+        # A plan must not wait on when the server finds the time.
+        connection.execute("ALTER TABLE fairlead.task SET (autovacuum_enabled = false)")
         psycopg.RawCursor(connection).execute(_FILL.encode(), (count,))
         connection.execute("ANALYZE fairlead.task")
 
@@ -150,11 +157,13 @@ async def _work(store: PostgresStore) -> None:
     await store.add(some_tasks(3), now=NOW, bounds={"default": 10})
     claimed = await store.claim(a_claim(limit=100, policy=Promote()))
     await store.claim(a_claim(limit=10, policy=Weighted()))
-    await store.extend([Beat(task.id, a_token()) for task in claimed], until=NOW, grace=0)
+    await store.extend([Beat(task.id, a_token()) for task in claimed], lease=0, now=NOW, grace=0)
+    await store.curtail(lease=0, limit=100, now=NOW)
     await store.apply([a_settle(task, Completed(None)) for task in claimed])
     await store.apply([a_removal(task) for task in tasks])
     await store.get([task.id for task in claimed])
     await store.due(NOW, 100)
+    await store.due(None, 100)
     await store.due(NOW, 100, (NOW, TaskId("f" * 32)))
     await store.tally()
     await store._fold()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from fairlead.core.errors import StoreMismatch, StoreReadOnly, StoreUnavailable
+from fairlead.core.errors import StoreMismatch, StoreReadOnly, StoreRefused, StoreUnavailable
 from fairlead.core.events import Completed
 from fairlead.core.task import State
 from fairlead.storage.postgres.store import PostgresStore, open_postgres
@@ -17,7 +17,7 @@ from fairlead.testing.builders import NOW, a_claim, a_settle, a_task, some_tasks
 from fairlead.testing.steps import add, contents, ids
 from tests.servers.postgres import PostgresServer
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 pytestmark = pytest.mark.slow
 
@@ -109,6 +109,54 @@ async def test_a_dropped_schema_says_what_to_run(fragile: PostgresStore, own_ser
         connection.execute("DROP SCHEMA fairlead CASCADE")
     with pytest.raises(StoreMismatch, match="fairlead migrate"):
         await fragile.tally()
+
+
+@pytest.fixture
+def suspicious(own_server: PostgresServer) -> Iterator[PostgresServer]:
+    """A server that wants a password of everyone but its superuser."""
+    rules = own_server.data / "cluster" / "pg_hba.conf"
+    former = rules.read_text()
+    rules.write_text("host all postgres 127.0.0.1/32 trust\nhost all fairlead 127.0.0.1/32 scram-sha-256\n")
+    with own_server.admin() as connection:
+        connection.execute("ALTER ROLE fairlead PASSWORD 'secret'")
+    own_server.restart()
+    yield own_server
+    rules.write_text(former)
+    own_server.restart()
+
+
+@pytest.mark.parametrize("login", ["fairlead", "fairlead:wrong", "nobody", "stranger:secret"])
+async def test_who_is_not_let_in_is_told_so_and_not_to_repeat_it(
+    suspicious: PostgresServer, broken_url: str, login: str
+) -> None:
+    with pytest.raises(StoreRefused, match=r"nothing was done\. Check user and password") as refused:
+        await open_postgres(broken_url.replace("fairlead@", f"{login}@", 1))
+    assert "repeat" not in str(refused.value) and "secret" not in str(refused.value)
+
+
+async def test_a_password_that_is_changed_is_an_outage_to_those_who_work(
+    suspicious: PostgresServer, broken_url: str
+) -> None:
+    store = await open_postgres(broken_url.replace("fairlead@", "fairlead:secret@", 1))
+    with suspicious.admin() as connection:
+        connection.execute("ALTER ROLE fairlead PASSWORD 'other'")
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'fairlead'")
+    # The first finds its connection broken, and whether it took effect is unknown.
+    with pytest.raises(StoreUnavailable):
+        await store.tally()
+    for _ in range(2):
+        with pytest.raises(StoreRefused):
+            await store.tally()
+    with suspicious.admin() as connection:
+        connection.execute("ALTER ROLE fairlead PASSWORD 'secret'")
+    await store.tally()
+    await store.close()
+
+
+async def test_a_database_that_the_server_does_not_have_is_no_outage(own_server: PostgresServer) -> None:
+    with pytest.raises(StoreMismatch, match=r"nothing was done\. Create the database") as refused:
+        await open_postgres(own_server.url("nowhere"))
+    assert "repeat" not in str(refused.value)
 
 
 async def test_too_many_connections_are_the_servers_trouble(own_server: PostgresServer, broken_url: str) -> None:

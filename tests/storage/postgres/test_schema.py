@@ -10,9 +10,9 @@ import pytest
 
 from fairlead.core.errors import InvalidSettings, StoreMismatch, StoreUnavailable
 from fairlead.storage.postgres import schema
-from fairlead.storage.postgres.address import parse
 from fairlead.storage.postgres.schema import migrate, pending
 from fairlead.storage.postgres.store import open_postgres
+from fairlead.storage.postgres.url import parse
 from fairlead.testing.builders import a_task
 from fairlead.testing.steps import add, contents
 from tests.servers.postgres import PostgresServer
@@ -85,10 +85,10 @@ async def test_a_schema_made_by_an_administrator_will_do(server: PostgresServer,
     await store.close()
 
 
-async def test_a_server_that_is_not_there_is_unavailable(server: PostgresServer) -> None:
+async def test_a_server_that_is_not_there_is_unavailable_and_a_database_is_a_mismatch(server: PostgresServer) -> None:
     with pytest.raises(StoreUnavailable):
         await open_postgres("postgresql://nobody@127.0.0.1:1/nothing")
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreMismatch, match="Create the database"):
         await open_postgres(server.url("no_such_database"))
 
 

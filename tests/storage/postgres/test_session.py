@@ -11,12 +11,12 @@ import psycopg
 import pytest
 
 from fairlead.core.errors import StoreError
-from fairlead.storage.postgres import arrays
-from fairlead.storage.postgres.address import parse
-from fairlead.storage.postgres.connecting import connect_async
-from fairlead.storage.postgres.connections import AsyncConnections, BlockingConnections, Connections
-from fairlead.storage.postgres.sessions import AsyncSession, Session
+from fairlead.storage.postgres import binary_arrays
+from fairlead.storage.postgres.connection.connect import connect_async
+from fairlead.storage.postgres.connection.pool import AsyncConnections, BlockingConnections, Connections
+from fairlead.storage.postgres.connection.session import AsyncSession, Session
 from fairlead.storage.postgres.statements import Statement
+from fairlead.storage.postgres.url import parse
 
 _PID = Statement("SELECT pg_backend_pid()", prepared=True)
 _SLEEP = Statement("SELECT pg_sleep(60)", prepared=False)
@@ -35,7 +35,15 @@ async def connections(request: pytest.FixtureRequest, url: str) -> AsyncIterator
 async def test_parameters_and_rows_keep_their_values(connections: Connections) -> None:
     text = "SELECT $1::bigint, $2::text, $3::bytea, $4::boolean, $5::uuid::text, $6::bigint[], $7::text[]"
     task_id = UUID("018f0000-0000-8000-8000-000000000001")
-    given = (-(2**62), "süß", b"\x00\xff", True, task_id, arrays.int8s([1, None, -3]), arrays.texts(["a", None]))
+    given = (
+        -(2**62),
+        "süß",
+        b"\x00\xff",
+        True,
+        task_id,
+        binary_arrays.int8s([1, None, -3]),
+        binary_arrays.texts(["a", None]),
+    )
     for prepared in (True, False):
         statement = Statement(text, prepared=prepared)
         rows = await connections.fetch(statement, given)
@@ -47,7 +55,7 @@ async def test_parameters_and_rows_keep_their_values(connections: Connections) -
 @pytest.mark.parametrize("values", [[], [7] * 40, [None] * 3, [1, None, 2], [2**62, -1, 0], list(range(1_000))])
 async def test_numbers_arrive_however_they_are_packed(connections: Connections, values: list[int | None]) -> None:
     statement = Statement("SELECT $1::bigint[]", prepared=True)
-    assert await connections.fetch(statement, (arrays.int8s(values),)) == [(values,)]
+    assert await connections.fetch(statement, (binary_arrays.int8s(values),)) == [(values,)]
 
 
 async def test_a_failed_statement_leaves_the_session_usable(connections: Connections) -> None:

@@ -9,6 +9,7 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from fairlead import Fairlead, InvalidSettings, InvalidTask, TaskNotFound
+from fairlead.engine.runtime.inline import run_inline
 
 
 async def test_the_task_exists_if_and_only_if_the_transaction_commits(own_url: str) -> None:
@@ -43,6 +44,24 @@ def test_synchronous_code_can_do_the_same(own_url: str) -> None:
         bill.options(idempotency_key="order-2").submit_in_sync(connection, 2)
 
     assert kept.refresh_sync().status == "queued"
+    app.connection().close_inline()
+
+
+def test_into_a_queue_of_a_tenant_it_is_that_tenants(own_url: str) -> None:
+    app = Fairlead(own_url)
+    app.queues.change_sync("bills", tenant="acme")
+
+    @app.task(queue="bills")
+    def bill(order: int) -> int:
+        return order
+
+    with psycopg.connect(own_url) as connection:
+        kept = bill.submit_in_sync(connection, 1)
+    with psycopg.connect(own_url) as connection, pytest.raises(InvalidTask, match="is bound to another tenant"):
+        bill.options(tenant="umbrella").submit_in_sync(connection, 2)
+
+    (task,) = run_inline(app.connection().inline().find())
+    assert (task.id, task.spec.tenant) == (kept.id, "acme")
     app.connection().close_inline()
 
 

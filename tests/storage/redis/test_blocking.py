@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from fairlead.core.errors import StoreUnavailable
-from fairlead.engine.inline import run_inline
-from fairlead.storage.redis import blocking
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.storage.redis.client import blocking
 from fairlead.storage.redis.store import open_redis
 from fairlead.storage.values import Added
 from fairlead.testing.builders import NOW, a_task

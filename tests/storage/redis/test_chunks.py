@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fairlead.core.events import Completed
-from fairlead.core.order import Weighted
+from fairlead.core.queues.order import Weighted
 from fairlead.core.task import State
-from fairlead.storage.redis import finding
-from fairlead.storage.redis.cutting import CHUNK, CHUNK_BYTES, cut
+from fairlead.storage.redis import read
+from fairlead.storage.redis.chunks import CHUNK, CHUNK_BYTES, cut
 from fairlead.storage.redis.store import RedisStore
 from fairlead.storage.values import Filter, Verdict
 from fairlead.testing.builders import WORKER, a_claim, a_settle, some_tasks
@@ -40,7 +40,7 @@ async def test_the_turns_of_a_claim_go_on_from_call_to_call(store: RedisStore) -
 
 
 async def test_all_that_a_worker_holds_is_found(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "_LEASED_CHUNK", 7)
+    monkeypatch.setattr(read, "_LEASED_CHUNK", 7)
     await add(store, *some_tasks(50))
     taken = await store.claim(a_claim(limit=45))
     assert ids(await store.find(Filter(worker=WORKER), limit=100)) == ids(taken)[::-1]

@@ -10,23 +10,29 @@ import pytest
 
 from fairlead.storage.protocol import Store
 from fairlead.storage.redis.store import open_redis
-from fairlead.testing.contract import StoreContract
+from fairlead.testing.contract import QuarantineContract, StoreContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.races import RaceContract
+from fairlead.testing.vandalism import Vandal
 from tests.servers.redis import RedisServer
 from tests.storage.redis.orphans import assert_no_orphans
+from tests.storage.redis.vandal import ServerVandal
 
 _numbers = itertools.count()
 
 
-class TestRedis(StoreContract):
+class TestRedis(StoreContract, QuarantineContract):
     @pytest.fixture
     async def store(self, single: RedisServer, prefix: str) -> AsyncIterator[Store]:
         store = await open_redis(single.url(prefix=prefix))
         yield store
         await store.close()
         assert_no_orphans([single], prefix)
+
+    @pytest.fixture
+    def vandal(self, single: RedisServer, prefix: str) -> Vandal:
+        return ServerVandal([single], prefix)
 
 
 class TestRedisRaces(RaceContract):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fairlead.core.diagnosis import REDIS_ALWAYS, REDIS_EVERYSEC, REDIS_NOTHING, Examination, Finding, Level
+from fairlead.core.health.diagnosis import REDIS_ALWAYS, REDIS_EVERYSEC, REDIS_NOTHING, Examination, Finding, Level
 from fairlead.core.identity import TaskId
 from fairlead.storage.redis.keys import Keys, id_bytes
 from fairlead.storage.redis.store import RedisStore, open_redis

@@ -22,11 +22,11 @@ from msgspec import Struct
 
 from fairlead.core.events import Completed
 from fairlead.core.instant import DAY, SECOND
-from fairlead.core.order import Promote
+from fairlead.core.queues.order import Promote
 from fairlead.core.task import Priority, State, Task
 from fairlead.storage.journal.outbox import Done
-from fairlead.storage.redis.cutting import CHUNK, CLAIM_CHUNK
-from fairlead.storage.redis.noting import open_noting_redis
+from fairlead.storage.redis.chunks import CHUNK, CLAIM_CHUNK
+from fairlead.storage.redis.outbox import open_noting_redis
 from fairlead.storage.redis.store import RedisStore, open_redis
 from fairlead.storage.values import Claim, Filter
 from fairlead.testing.builders import LEASE, NOW, WORKER, a_beat, a_claim, a_removal, a_settle, a_task
@@ -166,7 +166,7 @@ async def _settle(store: RedisStore, watch: Watch, how: str = "") -> None:
     await watch.during(f"claim{how}", claim)
     assert len(taken) == CLAIM_CHUNK
     beats = [a_beat(task) for task in taken]
-    await watch.during("extend", partial(store.extend, beats, until=NOW + 2 * LEASE, grace=0))
+    await watch.during("extend", partial(store.extend, beats, lease=2 * LEASE, now=NOW, grace=0))
     await watch.during(f"settle{how}", partial(store.apply, [a_settle(task, Completed(b"42")) for task in taken]))
 
 

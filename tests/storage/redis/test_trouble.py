@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.core.errors import InvalidSettings, StoreFull, StoreReadOnly, StoreUnavailable
+from fairlead.core.errors import StoreFull, StoreMismatch, StoreReadOnly, StoreRefused, StoreUnavailable
 from fairlead.core.events import Completed
 from fairlead.core.instant import HOUR, SECOND
-from fairlead.engine.clock import FollowingClock, ManualClock
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.clock import FollowingClock, ManualClock
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.redis.store import RedisStore, open_redis
 from fairlead.storage.values import Added, Filter, Known, Pulse, Verdict
 from fairlead.testing.builders import LEASE, NOW, a_beat, a_claim, a_removal, a_settle, a_task, some_tasks
@@ -105,7 +105,7 @@ async def test_scripts_are_sent_again_when_the_server_forgot_them(
         single.ask("SCRIPT", "FLUSH")
         tasks = await store.claim(a_claim(limit=450))
         single.ask("SCRIPT", "FLUSH")
-        assert await store.extend([a_beat(task) for task in tasks], until=NOW + LEASE, grace=0) == [Pulse.HELD] * 450
+        assert await store.extend([a_beat(task) for task in tasks], lease=LEASE, now=NOW, grace=0) == [Pulse.HELD] * 450
         single.ask("SCRIPT", "FLUSH")
         assert await store.apply([a_settle(task, Completed()) for task in tasks]) == [Verdict.APPLIED] * 450
     await store.close()
@@ -123,7 +123,7 @@ async def test_a_full_server_refuses_tasks_and_lets_workers_drain(server: RedisS
     taken = await store.claim(a_claim(limit=300))
     assert len(taken) == 300
     beats = [a_beat(task) for task in taken]
-    assert set(await store.extend(beats, until=NOW + 2 * LEASE, grace=0)) == {Pulse.HELD}
+    assert set(await store.extend(beats, lease=2 * LEASE, now=NOW, grace=0)) == {Pulse.HELD}
     assert set(await store.apply([a_settle(task, Completed(b"1")) for task in taken])) == {Verdict.APPLIED}
     ended = [task for task in await store.get(ids(taken)) if task is not None]
     assert {task.status.result for task in ended} == {b"1"}
@@ -150,20 +150,60 @@ async def test_a_replica_takes_no_tasks(server: RedisServer) -> None:
 
 async def test_a_wrong_password_is_named_at_once(server: RedisServer) -> None:
     server.ask("CONFIG", "SET", "requirepass", "secret")
-    with pytest.raises(InvalidSettings, match="password"):
-        await open_redis(server.url())
-    with pytest.raises(InvalidSettings, match="password"):
-        await open_redis(f"redis://:wrong@127.0.0.1:{server.port}")
+    for url in (server.url(), f"redis://:wrong@127.0.0.1:{server.port}"):
+        with pytest.raises(StoreRefused, match=r"nothing was done\. Check user and password") as refused:
+            await open_redis(url)
+        assert "repeat" not in str(refused.value)
     store = await open_redis(f"redis://:secret@127.0.0.1:{server.port}/3")
     await add(store, a_task())
     await store.close()
 
 
+async def test_sentinels_that_let_nobody_in_are_no_outage(single: RedisServer) -> None:
+    sentinel = RedisServer(sentinel=[f"sentinel monitor tasks 127.0.0.1 {single.port} 1"]).start()
+    try:
+        assert sentinel.ask("ACL", "SETUSER", "default", "resetpass", ">secret") == b"OK"
+        url = f"redis+sentinel://127.0.0.1:{sentinel.port}/tasks"
+        for asked in (url, f"{url}?sentinel_password=wrong"):
+            with pytest.raises(StoreRefused, match=r"nothing was done\. Check user and password"):
+                await open_redis(asked)
+        await (await open_redis(f"{url}?sentinel_password=secret")).close()
+    finally:
+        sentinel.stop()
+
+
+@both
+async def test_a_password_that_is_changed_is_an_outage_to_those_who_work(server: RedisServer, blocking: bool) -> None:
+    """It ends when the former one is allowed again, or they are started with the new one."""
+    store = await open_either(server.url(), blocking)
+    await add(store, a_task())
+    server.ask("CONFIG", "SET", "requirepass", "secret")
+    server.ask("AUTH", "secret")
+    server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    for _ in range(2):
+        with pytest.raises(StoreRefused):
+            await store.add([a_task()], now=NOW, bounds={})
+    server.ask("CONFIG", "SET", "requirepass", "")
+    assert await store.add([a_task()], now=NOW, bounds={}) == [Added()]
+    await store.close()
+
+
+async def test_a_database_that_the_server_does_not_have_is_no_outage(server: RedisServer) -> None:
+    with pytest.raises(StoreMismatch, match=r"nothing was done\. Name another database") as refused:
+        await open_redis(f"redis://127.0.0.1:{server.port}/99")
+    assert "repeat" not in str(refused.value)
+
+
 async def test_a_submit_waits_for_its_replicas(server: RedisServer) -> None:
-    store = await open_redis(server.url(replicas=1, timeout=1))
+    store = await open_redis(server.url(replicas=1, timeout=60))
     task = a_task()
+    adding = asyncio.create_task(store.add([task], now=NOW, bounds={}))
+    async with asyncio.timeout(60):
+        while not adding.done():
+            await asyncio.to_thread(_end_waits, server)
+            await asyncio.sleep(0.01)
     with pytest.raises(StoreUnavailable, match="0 of the 1 replicas"):
-        await store.add([task], now=NOW, bounds={})
+        await adding
     replica = RedisServer("--replicaof", "127.0.0.1", str(server.port)).start()
     try:
         until(lambda: b"state=online" in server.ask("INFO", "replication"), "the replica to follow")
@@ -171,6 +211,14 @@ async def test_a_submit_waits_for_its_replicas(server: RedisServer) -> None:
     finally:
         await store.close()
         replica.stop()
+
+
+def _end_waits(server: RedisServer) -> None:
+    """Have the server answer its WAITs now, as it does when their time is over. There are two where the server does not
+    know the script yet."""
+    for client in server.ask("CLIENT", "LIST").splitlines():
+        if b" cmd=wait " in client:
+            server.ask("CLIENT", "UNBLOCK", client.split()[0].removeprefix(b"id=").decode())
 
 
 async def test_the_clock_is_the_servers(single: RedisServer, prefix: str) -> None:
@@ -195,7 +243,7 @@ async def test_one_task_wakes_one_of_two_hundred_waiters(single: RedisServer, pr
     waiting = set(waiters)
     for _ in range(3):
         await add(submitter, a_task())
-        await asyncio.wait(waiting, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waiting, timeout=60, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(0.2)
         woken = {waiter for waiter in waiting if waiter.done()}
         assert len(woken) == 1
@@ -261,7 +309,7 @@ async def test_the_rights_that_the_documentation_names_are_enough(server: RedisS
     store = await open_redis(f"redis://app:secret@127.0.0.1:{server.port}")
     await add(store, a_task(), *some_tasks(3))
     (task,) = await store.claim(a_claim())
-    await store.extend([a_beat(task)], until=NOW + LEASE, grace=0)
+    await store.extend([a_beat(task)], lease=LEASE, now=NOW, grace=0)
     await store.apply([a_settle(task, Completed())])
     assert len(await store.find(Filter(), limit=9)) == 4
     assert (await store.tally()).next_alarm is not None

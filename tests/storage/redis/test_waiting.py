@@ -16,20 +16,20 @@ from typing import Final
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import StoreError, StoreUnavailable
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MILLISECOND, SECOND
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
-from fairlead.engine.engine import Engine
 from fairlead.storage.redis.keys import Keys
 from fairlead.storage.redis.store import RedisStore, open_redis
 from fairlead.storage.values import Claim
 from fairlead.testing.builders import NOW, a_claim, a_task
 from fairlead.testing.steps import add, contents, ids
 from fairlead.worker.handlers import Handler, Handlers
-from fairlead.worker.keeper import ThreadKeeper
+from fairlead.worker.keeper.keeper import ThreadKeeper
 from fairlead.worker.source import EngineSource
 from fairlead.worker.worker import Worker, WorkerSettings
 from tests.servers.redis import RedisCluster, RedisServer
@@ -38,7 +38,7 @@ from tests.storage.redis.orphans import assert_no_orphans
 LONG: Final = 300.0
 PATIENCE: Final = 60.0
 ROUNDS: Final = 60
-SETTINGS: Final = Settings(lease=SECOND, heartbeat=100 * MILLISECOND, sweep_interval=50 * MILLISECOND)
+SETTINGS: Final = Settings(lease=4 * SECOND, heartbeat=100 * MILLISECOND, sweep_interval=50 * MILLISECOND)
 
 
 async def until_blocked(server: RedisServer, count: int = 1) -> None:
@@ -152,7 +152,8 @@ async def test_a_server_that_hangs_does_not_keep_a_cancelled_claim(
     async with waiting(server, store, a_claim()) as waiter:
         server.pause()
         waiter.cancel()
-    assert waiter.cancelled()
+    with pytest.raises(StoreUnavailable, match="does not say what became of a claim"):
+        await waiter
     server.resume()
     await add(store, task := a_task())
     assert ids(await store.claim(a_claim())) == [task.id]
@@ -210,7 +211,7 @@ class Crew:
     """A store on a real server, and workers that come and go."""
 
     def __init__(self, store: RedisStore, keeping: RedisStore) -> None:
-        self.engine = Engine(store, SETTINGS)
+        self.engine = AdminEngine(store, SETTINGS)
         self.runs: set[int] = set()
         self._keeping = keeping
         self._handlers = Handlers()
@@ -223,7 +224,7 @@ class Crew:
     async def working(self) -> AsyncIterator[Worker]:
         """A worker that works, and leaves at the end."""
         source = EngineSource(self.engine, WorkerId("worker-1"), ["default"], [], self._handlers.types)
-        keeper = ThreadKeeper(Engine(self._keeping, SETTINGS, batching=False))
+        keeper = ThreadKeeper(AdminEngine(self._keeping, SETTINGS, batching=False))
         worker = Worker(source, self._handlers, keeper, WorkerSettings(concurrency=4))
         running = asyncio.create_task(worker.run())
         try:
@@ -306,5 +307,7 @@ async def test_a_worker_whose_connections_are_cut_while_tasks_come_runs_them_all
             server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             await submitting
         tasks = await crew.until_all_ended()
+        # A worker whose last claim was cut off says so when it leaves.
+        await until_blocked(server)
     assert {task.state for task in tasks} == {State.COMPLETED}
     assert crew.runs == set(range(12))

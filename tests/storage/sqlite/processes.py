@@ -13,7 +13,10 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-PATIENCE = 30.0
+PATIENCE = 90.0
+
+_PR_SET_SECUREBITS = 28
+_SECBIT_NOROOT = 1
 
 
 def spawning(workers: int) -> ProcessPoolExecutor:
@@ -46,19 +49,21 @@ class _Raised(str):
 
 def _answer(line: Connection[Any, Any], function: Callable[[], Any]) -> None:
     try:
-        if os.getuid() == 0:
-            _renounce_rights()
+        renounce_rights()
         line.send(function())
     except BaseException:
         line.send(_Raised(traceback.format_exc()))
 
 
-def _renounce_rights() -> None:
-    """Root without its capabilities: the owner of its files, to whom their permissions apply.
+def renounce_rights() -> None:
+    """Root without its capabilities, of this program and the next: the owner of its files, to whom permissions apply.
 
     Another user's id would do the same, but could not read a checkout that only root may read.
     """
+    if os.getuid() != 0:
+        return
     header = (ctypes.c_uint32 * 2)(0x2008_0522, 0)
     none = (ctypes.c_uint32 * 6)()
-    if ctypes.CDLL(None, use_errno=True).capset(header, none) != 0:
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(_PR_SET_SECUREBITS, _SECBIT_NOROOT, 0, 0, 0) != 0 or library.capset(header, none) != 0:
         raise OSError(ctypes.get_errno(), "the rights of root cannot be renounced")

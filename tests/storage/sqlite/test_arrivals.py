@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.instant import SECOND
-from fairlead.core.outlook import Place
+from fairlead.core.queues.promotion import Place
 from fairlead.core.task import State, Task
-from fairlead.storage.sqlite.filing import UNFILED
+from fairlead.storage.sqlite.arrivals import UNFILED
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.storage.values import Added, Filter, Full, KeyHeld, Known, Stretch
 from fairlead.testing.builders import NOW, a_claim, a_removal, a_task, some_tasks

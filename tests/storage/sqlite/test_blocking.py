@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import Completed
 from fairlead.core.identity import WorkerId
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.inline import run_inline
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.testing.builders import a_task
 from fairlead.testing.steps import add, contents
@@ -23,7 +24,7 @@ _THREADS = 8
 
 
 def test_eight_threads_share_one_store(path: Path) -> None:
-    engine = Engine(SqliteStore(path, blocking=True, synchronous="NORMAL"), batching=False)
+    engine = AdminEngine(SqliteStore(path, blocking=True, synchronous="NORMAL"), batching=False)
     start = threading.Barrier(_THREADS)
 
     def live(number: int) -> list[str]:

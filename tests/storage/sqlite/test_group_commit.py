@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 from pathlib import Path
@@ -58,14 +59,20 @@ async def test_calls_that_arrive_during_a_commit_share_the_next(store: SqliteSto
     assert ids(await contents(store)) == ids(tasks)
 
 
-async def test_a_lone_call_is_committed_at_once(store: SqliteStore) -> None:
-    held = Held(store)
-    first = await held.begin()
-    held.release()
-    await first
-    for number in range(10):
-        await add(store, a_task())
-        assert held.commits == number + 2
+async def test_a_lone_call_is_committed_at_once(store: SqliteStore, path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        for number in range(10):
+            await add(store, a_task())
+            assert other.execute("SELECT count(*) FROM task").fetchone() == (number + 1,)
+
+
+async def test_a_lone_task_that_is_ready_takes_one_statement(store: SqliteStore) -> None:
+    await add(store, a_task())
+    statements: list[str] = []
+    await store._writer.run(lambda connection: connection.set_trace_callback(statements.append))
+    statements.clear()
+    await add(store, a_task())
+    assert len(statements) == 1
 
 
 async def test_a_faulty_call_does_not_fail_its_neighbours(store: SqliteStore, path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.core.diagnosis import SQLITE_FULL, SQLITE_NORMAL, Examination, Finding, Level
+from fairlead.core.health.diagnosis import SQLITE_FULL, SQLITE_NORMAL, Examination, Finding, Level
 from fairlead.core.task import State
-from fairlead.engine.inline import run_inline
-from fairlead.storage.sqlite import examining
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.storage.sqlite import health
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.testing.builders import a_task
 
@@ -32,7 +32,7 @@ async def test_index_entries_without_their_task_are_found(store: SqliteStore, pa
 
 async def test_a_large_file_is_not_read_through(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(await store.examine(), "integrity").value == "quick_check finds no fault"
-    monkeypatch.setattr(examining, "CHECKED", 1)
+    monkeypatch.setattr(health, "CHECKED", 1)
     assert found(await store.examine(), "integrity").value.startswith("not checked")
 
 
@@ -41,10 +41,3 @@ def test_the_tier_is_that_of_the_connection(path: Path) -> None:
         store = SqliteStore(path, blocking=True, synchronous=synchronous)
         assert run_inline(store.examine()).tier is tier
         run_inline(store.close())
-
-
-def test_a_file_that_everybody_may_write_is_found(path: Path) -> None:
-    store = SqliteStore(path, blocking=True)
-    path.chmod(0o666)
-    assert found(run_inline(store.examine()), "permissions").level is Level.YELLOW
-    run_inline(store.close())

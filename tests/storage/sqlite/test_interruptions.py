@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fairlead.core.errors import StoreUnavailable
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.testing.builders import a_claim, a_task, some_tasks
 from fairlead.testing.steps import add, contents

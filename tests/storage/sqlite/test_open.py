@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fairlead.core.errors import InvalidSettings, StoreMismatch, StoreUnavailable
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
 from fairlead.storage.sqlite.database import _migrations, connect
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.testing.builders import a_task, some_tasks

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import Completed
 from fairlead.core.submission import Submission
-from fairlead.engine.engine import Engine
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.storage.values import Verdict
 from fairlead.testing.builders import NOW, a_beat, a_claim, a_removal, a_settle, a_task, some_tasks
@@ -22,7 +22,7 @@ _MEGABYTE = 1_000_000
 
 
 async def test_the_largest_payload_comes_back_byte_for_byte(store: SqliteStore, path: Path) -> None:
-    engine = Engine(store)
+    engine = AdminEngine(store)
     parameters = b'{"text":"' + b"x" * (engine.settings.payload_limit - 11) + b'"}'
     assert len(parameters) == 256 * 1024
     submitted = await engine.submit(Submission(type="large", parameters=parameters))
@@ -41,7 +41,7 @@ async def test_a_batch_of_ten_thousand_goes_through_every_operation(store: Sqlit
     assert len(await store.get(ids(tasks))) == 10_000
     claimed = await store.claim(a_claim(limit=10_000))
     assert ids(claimed) == ids(tasks)
-    pulses = await store.extend([a_beat(task) for task in claimed], until=NOW, grace=0)
+    pulses = await store.extend([a_beat(task) for task in claimed], lease=0, now=NOW, grace=0)
     assert set(pulses) == {"held"}
     verdicts = await store.apply([a_settle(task, Completed()) for task in claimed])
     assert verdicts == [Verdict.APPLIED] * 10_000

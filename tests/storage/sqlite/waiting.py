@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 async def until(reached: Callable[[], bool]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import email
 import email.policy
 from email.message import EmailMessage
@@ -75,6 +77,70 @@ def test_copies_are_named_and_blind_copies_are_not() -> None:
     assert mail.recipients == ["ada@example.com", "cy@example.com", "di@example.com"]
     assert (message["Cc"], message["Reply-To"]) == ("cy@example.com", "Desk <desk@example.com>")
     assert "di@example.com" not in mail.data
+
+
+BREAKS = {
+    "q": "=?utf-8?q?Hello=0d=0aBcc:_eve@example.com?=",
+    "b": "=?utf-8?b?" + base64.b64encode(b"Hello\r\nBcc: eve@example.com").decode() + "?=",
+    "body": "=?utf-8?q?Hello=0d=0a=0d=0aPay_eve?=",
+    "lf": "=?utf-8?q?Hello=0aBcc:_eve@example.com?=",
+    "cr": "=?utf-8?q?Hello=0dBcc:_eve@example.com?=",
+    "nul": "=?utf-8?q?Hello=00?=",
+    "separator": "=?utf-8?q?Hello=E2=80=A8Bcc:?=",
+    "next line": "=?latin-1?q?Hello=85Bcc:?=",
+    "utf-16": "=?utf-16?b?" + base64.b64encode("Hello\r\nBcc: eve@example.com".encode("utf-16")).decode() + "?=",
+    "utf-7": "=?utf-7?q?Hello+AA0ACg-Bcc:?=",
+    "two words": "=?utf-8?q?Hello=0d?= =?utf-8?q?=0aBcc:_eve@example.com?=",
+    "in the middle": "Hello =?utf-8?q?you=0d=0aBcc:_eve@example.com?= there",
+}
+
+
+@pytest.mark.parametrize("word", BREAKS.values(), ids=BREAKS)
+def test_a_line_break_that_an_encoded_word_hides_is_refused_in_every_header(word: str) -> None:
+    named = f"{word} <ada@example.com>"
+    quoted = f'"{word}" <ada@example.com>'
+    with SmtpServer() as server:
+        for message in (
+            {"subject": word}, {"to": named}, {"to": quoted}, {"to": ["bob@example.com", named]}, {"cc": named},
+            {"bcc": named}, {"reply_to": named}, {"reply_to": quoted}, {"to": f"{word}@example.com"},
+        ):  # fmt: skip
+            asked = {"to": "ada@example.com", "subject": "Hello", "text": "Hi"} | message
+            with pytest.raises(Reject):
+                mailer(server).email(**asked)
+        assert server.mails == []
+    with pytest.raises(InvalidSettings):
+        Mailer("smtp://127.0.0.1", named)
+
+
+@pytest.mark.parametrize("word", BREAKS.values(), ids=BREAKS)
+@pytest.mark.parametrize("field", ["subject", "to", "reply_to"])
+def test_one_that_is_hidden_twice_begins_no_header(word: str, field: str) -> None:
+    twice = f"=?utf-8?b?{base64.b64encode(word.encode()).decode()}?="
+    text = twice if field == "subject" else f"{twice} <ada@example.com>"
+    asked = {"to": "ada@example.com", "subject": "Hello", "text": "Hi"} | {field: text}
+    with SmtpServer() as server:
+        with contextlib.suppress(Reject):
+            mailer(server).email(**asked)
+        for mail in server.mails:
+            assert set(parsed(mail).keys()) <= ASKED
+            assert mail.recipients == ["ada@example.com"]
+
+
+ASKED = {
+    "From", "To", "Reply-To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type",
+    "Content-Transfer-Encoding",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "subject",
+    ["=?utf-8?q?Gr=C3=BC=C3=9Fe?=", "50 % =? what?", "a\u00a0b \U0001f468\u200d\U0001f469", "tab\there", "x" * 900],
+)
+def test_any_other_subject_arrives(subject: str) -> None:
+    _, mail = send(subject=subject)
+    message = parsed(mail)
+    assert set(message.keys()) <= ASKED
+    assert message["Subject"].split() == (["Grüße"] if "Gr=C3" in subject else subject.split())
 
 
 def test_a_domain_in_any_script_is_understood() -> None:

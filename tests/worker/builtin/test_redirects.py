@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.core.errors import Reject, Retry
 from fairlead.worker.builtin.outbound import Dialler
-from fairlead.worker.builtin.webhook import Answer, Sender
+from fairlead.worker.builtin.webhook import Sender, WebhookAnswer
 from tests.worker.builtin.servers import Certificate, HttpServer, Request
 
 PUBLIC = {"hooks.example": "93.184.215.14", "other.example": "93.184.215.15", "plain.example": "93.184.215.16"}
@@ -40,7 +40,7 @@ class Internet:
         self.reached.append(address)
         return socket.create_connection(("127.0.0.1", self.server.port), timeout)
 
-    def send(self, url: str = "http://hooks.example/start", **options: object) -> Answer:
+    def send(self, url: str = "http://hooks.example/start", **options: object) -> WebhookAnswer:
         dialler = Dialler(allow_private=False, resolve=self.resolve, connect=self.connect)
         with self.server:
             return Sender(allow_http=True, dialler=dialler).webhook(url, **options)  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ def leading(place: str, status: int = 307) -> Internet:
 def test_a_redirect_is_followed(place: str, line: str, host: str) -> None:
     internet = leading(place)
 
-    assert internet.send(body=1) == Answer(200, "here")
+    assert internet.send(body=1) == WebhookAnswer(200, "here")
     _, last = internet.server.requests
     assert (last.line, last.headers["host"]) == (line, host)
 

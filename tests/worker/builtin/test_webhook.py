@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.core.errors import Reject, Retry
 from fairlead.worker.builtin.outbound import Dialler
-from fairlead.worker.builtin.webhook import BODY_LIMIT, Answer, Sender, retry_after
+from fairlead.worker.builtin.webhook import BODY_LIMIT, Sender, WebhookAnswer, retry_after
 from tests.worker.builtin.servers import HOST, Certificate, HttpServer, Request, closed_port, silent_port
 
 PUBLIC = "93.184.215.14"
@@ -37,7 +37,7 @@ def sender(timeout: float = 10) -> Sender:
     return Sender(allow_private=True, allow_http=True, timeout=timeout)
 
 
-def deliver(*answers: bytes) -> tuple[Answer, list[Request]]:
+def deliver(*answers: bytes) -> tuple[WebhookAnswer, list[Request]]:
     with receiver(*answers) as server:
         return sender().webhook(f"http://127.0.0.1:{server.port}/hook"), server.requests
 
@@ -51,7 +51,7 @@ def test_the_body_is_sent_as_json_to_the_path_of_the_url() -> None:
         answer = sender().webhook(url, {"n": 1, "text": "ü"}, headers={"X-Token": "t"})
 
     (request,) = server.requests
-    assert answer == Answer(200, "thanks")
+    assert answer == WebhookAnswer(200, "thanks")
     assert request.line == "POST /hook/%C3%BC?a=b HTTP/1.1"
     assert request.body == '{"n":1,"text":"ü"}'.encode()
     assert request.headers["content-type"] == "application/json"
@@ -118,7 +118,7 @@ def test_headers_that_could_forge_a_request_are_refused(headers: dict[str, str],
 def test_every_2xx_is_delivered(status: int) -> None:
     answer, _ = deliver(answering(f"{status} Fine"))
 
-    assert answer == Answer(status, "")
+    assert answer == WebhookAnswer(status, "")
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])
@@ -195,13 +195,13 @@ def test_a_kept_body_is_no_larger_as_json(body: bytes) -> None:
 def test_a_chunked_body_is_understood() -> None:
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
 
-    assert deliver(chunked)[0] == Answer(200, "abcde")
+    assert deliver(chunked)[0] == WebhookAnswer(200, "abcde")
 
 
 def test_a_body_that_breaks_off_was_delivered_all_the_same() -> None:
     broken = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz"
 
-    assert deliver(broken)[0] == Answer(200, "abc", truncated=True)
+    assert deliver(broken)[0] == WebhookAnswer(200, "abc", truncated=True)
 
 
 @pytest.mark.parametrize("answer", [b"", b"SMTP ready\r\n", b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200, b"HTTP/1.1 2"])
@@ -263,7 +263,7 @@ def test_https_is_verified_against_the_name_in_the_url(certificate: Certificate)
 
     with HttpServer(lambda _: answering(), certificate.server) as server:
         for host in (HOST, f"{HOST}.", "127.0.0.1"):
-            assert Sender(dialler=dialler()).webhook(f"https://{host}:{server.port}/") == Answer(200, "")
+            assert Sender(dialler=dialler()).webhook(f"https://{host}:{server.port}/") == WebhookAnswer(200, "")
         with pytest.raises(Retry, match="certificate verify failed: Hostname mismatch"):
             Sender(dialler=dialler()).webhook(f"https://other.example:{server.port}/")
 

@@ -1,12 +1,16 @@
-"""What a scaler is told."""
+"""Autoscaling over HTTP: its shapes and its endpoint."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated, Final
 
-from fairlead.core.instant import SECOND, span
-from fairlead.core.scaling import Advice, Load
-from fairlead.engine.scaling import Scaling
+from msgspec import Meta, Struct
+
+from fairlead.core.health.autoscale import WITHIN, Advice, Load, Scaling
+from fairlead.core.instant import LONGEST, SECOND, span
+from fairlead.core.tenancy import Role
+from fairlead.wire.endpoint import Endpoint
+from fairlead.wire.tasks import Name
 
 
 class Autoscale(Struct, frozen=True, kw_only=True):
@@ -71,3 +75,24 @@ def scaling_of(shown: Autoscale) -> Scaling:
             workers=shown.suggested_workers,
         ),
     )
+
+
+class AutoscaleQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose workers, and how many tasks they should be for."""
+
+    queue: Name | None = None
+    """The queue that the workers serve; all queues if not said."""
+    within_seconds: Annotated[float, Meta(ge=0.001, le=LONGEST / SECOND)] = WITHIN / SECOND
+    """How soon what waits should be worked off."""
+    capacity: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    """How many tasks a worker runs at once; as those that there are, if not said."""
+
+
+SHOW_AUTOSCALE: Final = Endpoint[AutoscaleQuery, None](
+    method="GET",
+    path="/api/v1/autoscale",
+    summary="Suggest a number of workers",
+    role=Role.READ,
+    query=AutoscaleQuery,
+    answers={200: Autoscale},
+)

@@ -1,15 +1,22 @@
-"""Circuits: how they are set and shown, over HTTP and by `--json` of the command line."""
+"""Circuits over HTTP: their shapes, their endpoints, and the calls of a client."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from fairlead.core.circuit import Circuit, CircuitSettings, CircuitState, CircuitStatus
-from fairlead.core.instant import SECOND, Instant, span
-from fairlead.wire.moments import iso, maybe_iso, parse_iso
+from fairlead.core.circuit import Circuit, CircuitSettings, CircuitState, CircuitStatus, check_circuit
+from fairlead.core.errors import CircuitNotFound, RecordUnreadable
+from fairlead.core.identity import check_name
+from fairlead.core.instant import SECOND, Instant
+from fairlead.core.tenancy import Role
+from fairlead.core.validation import span_of
+from fairlead.wire.endpoint import Ask, Empty, Endpoint
+from fairlead.wire.times import iso, maybe_iso, parse_iso
+from fairlead.wire.words import CircuitStateName
 
 _YEAR: Final = 366 * 86_400
 
@@ -40,7 +47,7 @@ class CircuitShown(Struct, frozen=True, kw_only=True):
     """The circuit of a task type, and how it stands."""
 
     task_type: str
-    state: str
+    state: CircuitStateName
     """`closed`: tasks are claimed. `open`: they wait. `half_open`: a few are let through to see whether they pass."""
     since: str | None
     """Since when it stands so; null if it was always closed."""
@@ -67,9 +74,9 @@ def settings_of(limits: CircuitLimits) -> CircuitSettings:
     """The settings that a request describes."""
     return CircuitSettings(
         failure_ratio=limits.failure_ratio,
-        window=span(limits.window_seconds),
+        window=span_of("window_seconds", limits.window_seconds),
         min_outcomes=limits.min_outcomes,
-        open_for=span(limits.open_seconds),
+        open_for=span_of("open_seconds", limits.open_seconds),
         probes=limits.probes,
     )
 
@@ -128,3 +135,118 @@ def circuit_of(shown: CircuitShown) -> Circuit:
         ),
         declared=shown.declared,
     )
+
+
+def _shown(path: Mapping[str, str], circuit: Circuit, now: Instant) -> CircuitShown:
+    return circuit_shown(path["task_type"], circuit, now)
+
+
+LIST_CIRCUITS: Final = Endpoint[Empty, None](
+    method="GET",
+    path="/api/v1/circuits",
+    summary="List the circuits",
+    role=Role.READ,
+    answers={200: CircuitList},
+)
+SHOW: Final = Endpoint[Empty, None](
+    method="GET",
+    path="/api/v1/task-types/{task_type}/circuit",
+    summary="Show a circuit",
+    role=Role.READ,
+    answers={200: CircuitShown},
+    problems=(404,),
+    calls="circuits.get",
+    shows=_shown,
+    about="Show the circuit of a task type.",
+)
+PUT: Final = Endpoint[Empty, CircuitRequest](
+    method="PUT",
+    path="/api/v1/task-types/{task_type}/circuit",
+    summary="Set a circuit",
+    role=Role.ADMIN,
+    body=CircuitRequest,
+    answers={200: CircuitShown},
+    problems=(404,),
+)
+REMOVE: Final = Endpoint[Empty, None](
+    method="DELETE",
+    path="/api/v1/task-types/{task_type}/circuit",
+    summary="Remove a circuit",
+    role=Role.ADMIN,
+    answers={200: CircuitShown},
+    problems=(404,),
+    calls="circuits.remove",
+    shows=_shown,
+    about="Take a task type's circuit away, so that its tasks are claimed whatever becomes of them; shown as it was.",
+)
+OPEN_CIRCUIT: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/task-types/{task_type}/circuit/open",
+    summary="Open a circuit",
+    role=Role.ADMIN,
+    answers={200: CircuitShown},
+    problems=(404,),
+    calls="circuits.open",
+    shows=_shown,
+    about="Open a circuit by hand: the type's tasks wait, and some are tried after the usual time. What runs goes on.",
+)
+CLOSE_CIRCUIT: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/task-types/{task_type}/circuit/close",
+    summary="Close a circuit",
+    role=Role.ADMIN,
+    answers={200: CircuitShown},
+    problems=(404,),
+    calls="circuits.close",
+    shows=_shown,
+    about="Close a circuit by hand: the type's tasks are claimed again, and what was counted is forgotten.",
+)
+
+
+class RemoteCircuits:
+    """The circuits behind a server."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def all(self) -> dict[str, Circuit]:
+        """Every circuit, by its task type."""
+        listed = await self._ask(LIST_CIRCUITS, CircuitList)
+        return {shown.task_type: circuit_of(shown) for shown in listed.circuits}
+
+    async def find(self, task_type: str) -> Circuit | None:
+        """The circuit of a task type, if it has one."""
+        try:
+            return await self.get(task_type)
+        except CircuitNotFound:
+            return None
+
+    async def get(self, task_type: str) -> Circuit:
+        """The circuit of a task type; raises CircuitNotFound if it has none."""
+        return await self._one(SHOW, task_type)
+
+    async def set(self, task_type: str, settings: CircuitSettings) -> Circuit:
+        """Give a task type a circuit, or its circuit other settings; how it stands is left as it is."""
+        return await self._one(PUT, task_type, request_of(check_circuit("circuit", settings)))
+
+    async def declare(self, circuits: Mapping[str, CircuitSettings]) -> None:
+        """Set the circuits that a program declares, but for those that a person has set."""
+        for task_type, settings in circuits.items():
+            with contextlib.suppress(RecordUnreadable, CircuitNotFound):
+                await self._one(PUT, task_type, request_of(settings, declared=True))
+
+    async def remove(self, task_type: str) -> Circuit:
+        """Take a task type's circuit away; how it stood."""
+        return await self._one(REMOVE, task_type)
+
+    async def open(self, task_type: str) -> Circuit:
+        """Open a circuit by hand: its tasks wait, and some are tried after the usual time."""
+        return await self._one(OPEN_CIRCUIT, task_type)
+
+    async def close(self, task_type: str) -> Circuit:
+        """Close a circuit by hand: its tasks are claimed again, and what was counted is forgotten."""
+        return await self._one(CLOSE_CIRCUIT, task_type)
+
+    async def _one(self, endpoint: Endpoint[Any, Any], task_type: str, body: object = None) -> Circuit:
+        name = check_name("task_type", task_type)
+        return circuit_of(await self._ask(endpoint, CircuitShown, body, subject=name, task_type=name))

@@ -1,21 +1,18 @@
-"""Circuits as people set them, look at them and turn them by hand. How engines heed them is in `breakers`."""
+"""Circuits as people set them, look at them and turn them by hand. Engines obey them in `circuit_breaker`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import msgspec
-
-from fairlead.core.circuit import Circuit, CircuitSettings, closed, configured, opened
+from fairlead.core.circuit import Circuit, CircuitSettings, check_circuit, closed, configured, opened
 from fairlead.core.errors import CircuitNotFound, StoreUnavailable
 from fairlead.core.identity import check_name
-from fairlead.engine.breakers import BELL, KIND, circuit_in
-from fairlead.engine.ledger import Ledger
-from fairlead.storage.values import Record
+from fairlead.engine.changes import Ledger
+from fairlead.engine.circuit_breaker import BELL, FORM, KIND
+from fairlead.engine.records import Unread
 
 _TRIES: Final = 100
-_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Circuits:
@@ -23,17 +20,17 @@ class Circuits:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._records = ledger.records
         self._store = ledger.store
         self._clock = ledger.clock
 
     async def all(self) -> dict[str, Circuit]:
         """Every circuit, by its task type."""
-        found = [(record.name, circuit_in(record)) for record in await self._store.scan(KIND)]
-        return {name: circuit for name, circuit in found if circuit is not None}
+        return {each.name: each.value for each in (await self._records.read(FORM)).kept}
 
     async def find(self, task_type: str) -> Circuit | None:
         """The circuit of a task type, if it has one: whether it is open, and until when, is in its status."""
-        return (await self.all()).get(task_type)
+        return await self._ledger.breakers.find(task_type)
 
     async def get(self, task_type: str) -> Circuit:
         """The circuit of a task type; raises CircuitNotFound if it has none."""
@@ -44,11 +41,15 @@ class Circuits:
 
     async def set(self, task_type: str, settings: CircuitSettings) -> Circuit:
         """Give a task type a circuit, or its circuit other settings; how it stands is left as it is."""
+        check_circuit("settings", settings)
         return await self._change(task_type, lambda circuit: configured(circuit, settings, declared=False))
 
     async def declare(self, circuits: Mapping[str, CircuitSettings]) -> None:
         """Set the circuits that a program declares, but for those that a person has set."""
         for task_type, settings in circuits.items():
+            if isinstance(await self._records.find(FORM, task_type), Unread):
+                # Someone with a newer version has set it; a worker must not end for that.
+                continue
             await self._change(
                 task_type,
                 lambda circuit, settings=settings: (  # type: ignore[misc]
@@ -83,22 +84,19 @@ class Circuits:
     async def _change(self, task_type: str, change: Callable[[Circuit | None], Circuit]) -> Circuit:
         check_name("task_type", task_type)
         for _ in range(_TRIES):
-            record = await self._record(task_type)
-            before = None if record is None else circuit_in(record)
+            kept = await self._records.get(FORM, task_type)
+            before = None if kept is None else kept.value
             after = change(before)
             if after == before:
                 return after
-            expected = 0 if record is None else record.version
-            if await self._store.put(KIND, task_type, _encode(after), expected=expected) is not None:
+            expected = 0 if kept is None else kept.version
+            if await self._store.put(KIND, task_type, FORM.write(after), expected=expected) is not None:
                 await self._ring()
                 if before is not None and after.state is not before.state:
                     self._ledger.breakers.tell(task_type, after)
                     await self._ledger.finish()
                 return after
         raise StoreUnavailable(f"the circuit of {task_type!r} changed {_TRIES} times meanwhile; try again later")
-
-    async def _record(self, task_type: str) -> Record | None:
-        return next((record for record in await self._store.scan(KIND) if record.name == task_type), None)
 
     async def _ring(self) -> None:
         await self._store.put(BELL, BELL, b"")

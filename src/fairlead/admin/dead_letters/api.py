@@ -1,12 +1,20 @@
-"""Dead letters, grouped: how they are shown."""
+"""Dead letters over HTTP: their shapes, their endpoints, and the calls of a client."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
+from fairlead.core.dead_letters import ErrorGroup, Groups, TypeCount
 from fairlead.core.identity import TaskId
-from fairlead.engine.dead_letters import ErrorGroup, Groups, TypeCount
-from fairlead.wire.moments import iso, parse_iso
+from fairlead.core.query.query import EVERYTHING, Query
+from fairlead.core.tenancy import Role
+from fairlead.wire.endpoint import Ask, Empty, Endpoint
+from fairlead.wire.task_endpoints import PageQuery, QueryText, TaskPage
+from fairlead.wire.task_shown import TaskBrief
+from fairlead.wire.tasks import Name, PriorityWord
+from fairlead.wire.times import iso, parse_iso
 
 
 class TypeShown(Struct, kw_only=True):
@@ -99,3 +107,85 @@ def groups_of(shown: GroupsShown) -> Groups:
             for each in shown.groups
         ],
     )
+
+
+class DeadLetterQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters, and which page of them."""
+
+    queue: Name | None = None
+    """Only those of this queue."""
+    task_type: Name | None = None
+    """Only those of this type."""
+    q: QueryText | None = None
+    """Only those that this query means, such as `error:Timeout params.user_id:42`."""
+
+
+class GroupsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters are grouped."""
+
+    queue: Name | None = None
+    """Only those of this queue."""
+    task_type: Name | None = None
+    """Only those of this type."""
+    q: QueryText | None = None
+    """Only those that this query means."""
+
+
+class ReplayRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a task is queued again."""
+
+    reset_retry_count: bool = True
+    """Whether it has all its retries, and its first timeout, again."""
+    new_priority: PriorityWord | None = None
+    """The priority that it is queued with instead of its own."""
+
+
+LIST_DEAD_LETTERS: Final = Endpoint[DeadLetterQuery, None](
+    method="GET",
+    path="/api/v1/dlq",
+    summary="List the dead letters",
+    role=Role.READ,
+    query=DeadLetterQuery,
+    answers={200: TaskPage},
+)
+GROUPS: Final = Endpoint[GroupsQuery, None](
+    method="GET",
+    path="/api/v1/dlq/groups",
+    patient=True,
+    summary="Count the dead letters by error",
+    role=Role.READ,
+    query=GroupsQuery,
+    answers={200: GroupsShown},
+)
+REPLAY: Final = Endpoint[Empty, ReplayRequest](
+    method="POST",
+    path="/api/v1/dlq/{task_id}/replay",
+    patient=True,
+    summary="Queue a dead letter again",
+    role=Role.SUBMIT,
+    body=ReplayRequest,
+    body_optional=True,
+    answers={200: TaskBrief},
+    problems=(404, 409),
+)
+DISCARD: Final = Endpoint[Empty, None](
+    method="DELETE",
+    path="/api/v1/dlq/{task_id}",
+    patient=True,
+    summary="Discard a dead letter",
+    role=Role.ADMIN,
+    answers={200: TaskBrief},
+    problems=(404, 409),
+)
+
+
+class RemoteDeadLetters:
+    """The dead letters behind a server."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def groups(self, query: Query = EVERYTHING) -> Groups:
+        """Group the dead letters that a query means."""
+        asked = {"q": str(query)} if query.terms else None
+        return groups_of(await self._ask(GROUPS, GroupsShown, query=asked))

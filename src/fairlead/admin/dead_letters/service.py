@@ -2,73 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
-
-from fairlead.core.fingerprint import fingerprint_of, pattern_of
-from fairlead.core.identity import TaskId
+from fairlead.core.dead_letters import DEAD, ErrorGroup, Groups, TypeCount
 from fairlead.core.instant import Instant
-from fairlead.core.query import EVERYTHING, Query, term
+from fairlead.core.query.query import EVERYTHING, Query
 from fairlead.core.settings import Settings
-from fairlead.core.task import Failure, State, Task
-from fairlead.engine.clock import Clock
-from fairlead.engine.searching import Searcher, plan
+from fairlead.core.task import Failure, Task
+from fairlead.core.text.error_fingerprint import fingerprint_of, pattern_of
+from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.search import COUNT_SECONDS, SearchBudget, Searcher, plan
 from fairlead.storage.values import Filter
 
-DEAD: Final = term("state", State.DEAD_LETTER)
-"""The condition that a task is a dead letter."""
 MOST_GROUPED: Final = 500_000
 """How many dead letters are looked at, the newest first."""
-
-
-def dead_letters_of(query: Query) -> Query:
-    """A query about dead letters, unless it says which states it is about."""
-    return query if query.names("state") else query.and_(DEAD)
-
-
-class ErrorGroup(Struct, frozen=True, kw_only=True):
-    """Dead letters of one type whose errors are the same but for what varies."""
-
-    type: str
-    fingerprint: str
-    error: str
-    """The error's own type."""
-    pattern: str
-    """Its message, with what varies named instead."""
-    count: int
-    first_seen: Instant
-    """When the first of them became a dead letter."""
-    last_seen: Instant
-    example: TaskId
-    """The latest of them."""
-    message: str
-    """The message of that one."""
-
-
-class TypeCount(Struct, frozen=True, kw_only=True):
-    """How many dead letters of one type there are."""
-
-    type: str
-    count: int
-    alert_at: int | None
-    """From how many on they are reason for an alert; None for never."""
-
-    @property
-    def alert(self) -> bool:
-        """Whether there are so many."""
-        return self.alert_at is not None and self.count >= self.alert_at
-
-
-class Groups(Struct, frozen=True, kw_only=True):
-    """The dead letters, grouped; what there is most of comes first."""
-
-    as_of: Instant
-    total: int
-    complete: bool
-    """Whether all were looked at; otherwise these are the newest."""
-    types: list[TypeCount]
-    groups: list[ErrorGroup]
 
 
 class DeadLetters:
@@ -85,21 +33,11 @@ class DeadLetters:
         sums: dict[tuple[str, str], _Sum] = {}
         total = 0
         complete = True
-        looked = 0
-        async for found in self._searcher.all(plan(query.and_(DEAD), now, within)):
+        budget = SearchBudget(MOST_GROUPED, COUNT_SECONDS)
+        async for found in self._searcher.all(plan(query.and_(DEAD), now, within), budget=budget):
             total += len(found.tasks)
-            looked += found.looked
-            for task in found.tasks:
-                failure = task.status.failure or Failure(type=task.status.reason)
-                key = (task.spec.type, fingerprint_of(failure))
-                known = sums.get(key)
-                if known is None:
-                    sums[key] = _Sum(task, failure)
-                else:
-                    known.add(task)
-            if looked >= MOST_GROUPED and found.cursor is not None:
-                complete = False
-                break
+            await self._searcher.work(_add, sums, found.tasks)
+            complete = found.cursor is None
         groups = [each.group(kind, fingerprint) for (kind, fingerprint), each in sums.items()]
         counts: dict[str, int] = {}
         for group in groups:
@@ -117,6 +55,18 @@ class DeadLetters:
             ),
             groups=sorted(groups, key=lambda group: (-group.count, group.type, group.fingerprint)),
         )
+
+
+def _add(sums: dict[tuple[str, str], _Sum], tasks: Sequence[Task]) -> None:
+    """Put dead letters into their groups."""
+    for task in tasks:
+        failure = task.status.failure or Failure(type=task.status.reason)
+        key = (task.spec.type, fingerprint_of(failure))
+        known = sums.get(key)
+        if known is None:
+            sums[key] = _Sum(task, failure)
+        else:
+            known.add(task)
 
 
 class _Sum:

@@ -1,10 +1,14 @@
-"""What a doctor says: how it is shown, over HTTP and by `--json` of the command line."""
+"""The doctor over HTTP: the shape of a diagnosis, and its endpoint."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
-from fairlead.core.diagnosis import Diagnosis, Finding, Level, Tier
+from fairlead.core.health.diagnosis import Diagnosis, Finding, Level, Tier
+from fairlead.core.tenancy import Role
+from fairlead.wire.endpoint import Empty, Endpoint
 
 
 class TierShown(Struct, frozen=True, kw_only=True):
@@ -65,3 +69,13 @@ def diagnosis_of(shown: DiagnosisShown) -> Diagnosis:
             Finding(what=each.what, level=each.level, value=each.value, remedy=each.remedy) for each in shown.findings
         ),
     )
+
+
+DIAGNOSE: Final = Endpoint[Empty, None](
+    method="GET",
+    path="/api/v1/doctor",
+    patient=True,
+    summary="Check the store and what runs on it",
+    role=Role.ADMIN,
+    answers={200: DiagnosisShown},
+)

@@ -6,13 +6,19 @@ It changes nothing, and what it costs does not grow with the tasks: it looks at 
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from fairlead._version import __version__
-from fairlead.core.diagnosis import (
+from fairlead.admin.keys.service import Keyring
+from fairlead.core.errors import StoreError
+from fairlead.core.explain.explanation import sweep_is_late
+from fairlead.core.health.diagnosis import (
     Diagnosis,
     Examination,
     Finding,
@@ -21,18 +27,22 @@ from fairlead.core.diagnosis import (
     clock_offset,
     dead_letters,
     overdue,
+    quarantine,
 )
-from fairlead.core.errors import StoreError
-from fairlead.core.instant import MILLISECOND, MINUTE, Instant, Span
-from fairlead.core.schedule import ScheduleEntry
+from fairlead.core.instant import AT_ONCE, MILLISECOND, MINUTE, SECOND, Instant, Span
+from fairlead.core.schedules.schedule import ScheduleEntry
 from fairlead.core.task import State, Task
-from fairlead.engine.clock import Clock, SystemClock
-from fairlead.engine.engine import Engine
-from fairlead.engine.keys import Keyring
-from fairlead.engine.presence import WorkerPresence, WorkerState
+from fairlead.core.text.secret_mask import masked_text
+from fairlead.engine.dependencies import released_at
+from fairlead.engine.runtime.clock import Clock, SystemClock
 from fairlead.engine.stats import Stats, stats_of
+from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.storage.deadline import share
 from fairlead.storage.protocol import Examined
 from fairlead.storage.values import Filter, Tally
+
+if TYPE_CHECKING:
+    from fairlead.admin.engine import AdminEngine
 
 _ALARMS: Final = 1_000
 """How many overdue alarms are looked at."""
@@ -40,6 +50,8 @@ _SAMPLE: Final = 20
 """How many ended tasks of each state are looked at."""
 _NOTHING: Final = "doctor"
 """A kind of record that there is none of."""
+_BRIEFLY: Final = 1.0
+"""Seconds for each further look, once one was waited for in vain."""
 _SLOW: Final[Span] = 250 * MILLISECOND
 _FILES: Final = 1_024
 _LIBRARIES: Final = ("msgspec", "uvloop", "hiredis", "psycopg", "starlette", "uvicorn")
@@ -48,36 +60,49 @@ _LIBRARIES: Final = ("msgspec", "uvloop", "hiredis", "psycopg", "starlette", "uv
 class Doctor:
     """Examines one store and what runs on it."""
 
-    def __init__(self, engine: Engine, *, host: Clock | None = None) -> None:
+    def __init__(self, engine: AdminEngine, *, host: Clock | None = None) -> None:
         self._engine = engine
         self._store = engine.store
         self._settings = engine.settings
         self._clock = engine.clock
         self._host = host or SystemClock()
+        self._examination: Examination | None = None
+        self._longest = math.inf
+        """Seconds that a look may take, besides the deadline of each call."""
 
     async def diagnose(self) -> Diagnosis:
         """Everything that was looked at, with what to do about what is not as it should be."""
         findings = list(_here())
-        examination: Examination | None = None
-        if isinstance(self._store, Examined):
-            try:
-                examination = await self._store.examine()
-            except StoreError as error:
-                findings.append(_failed("store", error))
-            else:
-                findings += examination.findings
-        # What one part of the store cannot answer must not hide what the others say.
+        # What one part of the store cannot answer must not hide what the others say; but nobody waits for each as long
+        # as for the first.
         for what, look in (
+            ("store", self._examined),
             ("store", self._times),
             ("tasks", self._tasks),
             ("API keys", self._keys),
             ("queues and workers", self._fleet),
+            # Last: what the others meet, they set aside.
+            ("quarantine", self._quarantine),
         ):
+            began = self._host.monotonic()
             try:
-                findings += await look()
+                with share(1, self._longest):
+                    findings += await look()
             except StoreError as error:
                 findings.append(_failed(what, error))
-        return Diagnosis(tier=None if examination is None else examination.tier, findings=tuple(findings))
+                if self._host.monotonic() - began >= SECOND:
+                    self._longest = _BRIEFLY
+        return Diagnosis(
+            tier=None if self._examination is None else self._examination.tier,
+            # What a store or the system says of itself may quote what it was told.
+            findings=tuple(replace(each, value=masked_text(each.value)) for each in findings),
+        )
+
+    async def _examined(self) -> Iterable[Finding]:
+        """What the store says of itself."""
+        if isinstance(self._store, Examined):
+            self._examination = await self._store.examine()
+        return () if self._examination is None else self._examination.findings
 
     @property
     def _patience(self) -> Span:
@@ -108,11 +133,21 @@ class Doctor:
 
     async def _sweep(self, now: Instant) -> Finding:
         """Alarms that no one has answered: also those of tasks that are executing with no live worker."""
-        late = await self._store.due(now - self._patience, _ALARMS)
+        alarms = await self._store.due(now - self._settings.sweep_interval, _ALARMS)
+        released = [task for task in alarms if task.status.alarm == AT_ONCE]
+        since = {task.id: await released_at(self._store, task) for task in released[:_SAMPLE]}
+        since |= {task.id: task.status.alarm for task in alarms if task.status.alarm}
+        late = [task for task in alarms if task.id in since and self._is_late(task, since[task.id], now)]
         states = Counter(task.state for task in late)
         leases, due = states[State.EXECUTING], states[State.SCHEDULED]
-        oldest = min((task.status.alarm or now for task in late), default=now)
-        return overdue(leases, due, len(late) - leases - due, now - oldest, more=len(late) == _ALARMS)
+        oldest = min((since[task.id] for task in late), default=now)
+        return overdue(leases, due, len(late) - leases - due, now - oldest, more=len(alarms) == _ALARMS)
+
+    def _is_late(self, task: Task, since: Instant, now: Instant) -> bool:
+        """Whether a sweep has left an alarm for longer than one that runs would."""
+        if task.state is State.SCHEDULED:
+            return sweep_is_late(since, now, self._settings.sweep_interval)
+        return since <= now - self._patience
 
     async def _retention(self) -> Finding:
         """Ended tasks that nothing will ever remove."""
@@ -134,7 +169,7 @@ class Doctor:
 
     async def _keys(self) -> Iterable[Finding]:
         """API keys that are good for ever, or good no more."""
-        keys, now = await Keyring(self._engine).keys(), self._clock.now()
+        (keys, unread), now = await Keyring(self._engine).read(), self._clock.now()
         expired = [key.name for key in keys if key.expired(now)]
         lasting = [key.name for key in keys if key.expires_at is None]
         shown = f"{len(keys):,} keys"
@@ -142,6 +177,10 @@ class Doctor:
             shown += f"; for ever good: {', '.join(lasting[:_SAMPLE])}"
         if expired:
             shown += f"; expired: {', '.join(expired[:_SAMPLE])}"
+        if unread:
+            shown += f"; cannot be read, and let nobody in: {', '.join(unread[:_SAMPLE])}"
+            remedy = "restore or discard them: `fairlead quarantine list`; make others with `fairlead keys create`"
+            return [Finding(what="API keys", level=Level.RED, value=shown, remedy=remedy)]
         remedy = "make keys that end with `fairlead keys create --expires`, and revoke the others"
         wanting = bool(lasting or expired)
         level = Level.YELLOW if wanting else Level.GREEN
@@ -162,6 +201,13 @@ class Doctor:
             *_workers(workers),
             *_scheduled(entries, workers, now, self._patience),
         )
+
+    async def _quarantine(self) -> Iterable[Finding]:
+        """What cannot be decoded."""
+        # In this order: what is damaged is set aside by whoever looks at it.
+        newer = await self._engine.quarantine.newer()
+        counts = Counter(found.kind for found in await self._engine.quarantine.all())
+        return [quarantine(counts, newer)]
 
     def _dead_letters(self, tally: Tally) -> Iterable[Finding]:
         """Task types that have as many dead letters as someone wants to be told of."""

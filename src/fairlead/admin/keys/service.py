@@ -7,7 +7,7 @@ randomness, so there is nothing to guess and a slow hash, which is for what peop
 from __future__ import annotations
 
 import base64
-import enum
+import contextlib
 import hashlib
 import hmac
 from collections.abc import Collection
@@ -16,30 +16,26 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from fairlead.core.errors import InvalidSettings, KeyNotFound, StoreMismatch, StoreUnavailable
+from fairlead.admin.keys.sessions import KEY_KIND, SessionRecords
+from fairlead.core.errors import InvalidSettings, KeyNotFound, StoreError, StoreUnavailable
 from fairlead.core.identity import check_name
-from fairlead.core.instant import Instant
+from fairlead.core.instant import Instant, Span
+from fairlead.core.tenancy import Role
+from fairlead.core.text.secret_mask import Masked
+from fairlead.core.validation import bad_setting, check_instant, check_number, check_text
 from fairlead.engine.engine import Engine
-from fairlead.engine.identity import Chance, system_chance
+from fairlead.engine.records import Form
+from fairlead.engine.runtime.ids import Chance, system_chance
 
 PREFIX: Final = "fl"
 """What every key begins with, so that a program that looks for lost secrets can tell one."""
 
-_KIND: Final = "key"
-_SECRET_KIND: Final = "secret"  # noqa: S105 - the kind of record, not what is in it
+_KIND: Final = KEY_KIND
 _ID_BYTES: Final = 5
 _SECRET_BYTES: Final = 20
 _TENANT_LIMIT: Final = 200
+_MOST_RATE: Final = 1e9
 _TRIES: Final = 10
-
-
-class Role(enum.StrEnum):
-    """What a key may do. `admin` may do everything."""
-
-    SUBMIT = "submit"
-    READ = "read"
-    WORK = "work"
-    ADMIN = "admin"
 
 
 class ApiKey(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,21 +62,24 @@ class ApiKey(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.expires_at is not None and self.expires_at <= now
 
 
-class NewKey(Struct, frozen=True):
+class NewKey(Masked, frozen=True):
     """A key that was just made."""
 
     key: ApiKey
     text: str
     """The whole key, secret and all: this is the only time that it is known."""
+    hidden = ("text",)
 
 
 class Keyring:
     """The keys of one store."""
 
     def __init__(self, engine: Engine, chance: Chance | None = None) -> None:
+        self._records = engine.records
         self._store = engine.store
         self.clock = engine.clock
         self._chance = chance or system_chance()
+        self.sessions = SessionRecords(engine.records)
 
     async def create(
         self,
@@ -106,17 +105,23 @@ class Keyring:
                 expires_at=expires,
                 rate=rate,
             )
-            if await self._store.put(_KIND, key.id, msgspec.json.encode(key), expected=0) is not None:
+            if await self._store.put(_KIND, key.id, KEY.write(key), expected=0) is not None:
                 return NewKey(key, f"{PREFIX}_{key.id}_{secret}")
         raise StoreUnavailable(f"no free id for a key was found in {_TRIES} tries; try again")
 
     async def keys(self) -> list[ApiKey]:
         """Every key, the oldest first; those that have expired too, until they are revoked."""
-        records = await self._store.scan(_KIND)
-        return sorted((_decoded(record.name, record.value) for record in records), key=lambda key: key.created_at)
+        return (await self.read())[0]
+
+    async def read(self) -> tuple[list[ApiKey], list[str]]:
+        """Every key that can be read, the oldest first, and the ids of those that cannot, which count as keys."""
+        read = await self._records.read(KEY)
+        return sorted(read.values, key=lambda key: key.created_at), [each.name for each in read.unread]
 
     async def revoke(self, named: str) -> ApiKey:
         """Remove a key, by its id or, if no other has it, by its name; the answer is the key."""
+        # One that cannot be read is named by its id: whoever revokes it is told what to do instead.
+        await self._records.get(KEY, named)
         keys = await self.keys()
         found = [key for key in keys if key.id == named] or [key for key in keys if key.name == named]
         if len(found) > 1:
@@ -125,18 +130,16 @@ class Keyring:
             )
         if not found or not await self._store.drop(_KIND, found[0].id):
             raise KeyNotFound(named)
+        # Without their key they are good for nothing, and removed by a sweep at the latest.
+        with contextlib.suppress(StoreError):
+            await self.sessions.close_all(found[0].id)
         return found[0]
 
-    async def secret(self, name: str) -> bytes:
-        """A secret that all servers of the store share; the first that asks for it makes it."""
-        for _ in range(_TRIES):
-            for record in await self._store.scan(_SECRET_KIND):
-                if record.name == name:
-                    return record.value
-            made = self._chance.randbytes(32)
-            if await self._store.put(_SECRET_KIND, name, made, expected=0) is not None:
-                return made
-        raise StoreUnavailable(f"the secret {name!r} was removed as often as it was made; try again")
+    async def open_session(self, key: ApiKey, length: Span) -> tuple[str, Instant]:
+        """Begin a session of a key's holder, which ends with the key: its token, known this once, and its end."""
+        now = self.clock.now()
+        expires = now + length if key.expires_at is None else min(now + length, key.expires_at)
+        return await self.sessions.open(key.id, expires, self._chance, now), expires
 
     def _random(self, size: int) -> str:
         """Letters and digits: a double click selects a whole key."""
@@ -163,11 +166,15 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _decoded(name: str, value: bytes) -> ApiKey:
-    try:
-        return msgspec.json.decode(value, type=ApiKey)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise StoreMismatch(f"the record of key {name} cannot be read; it is damaged, or of another version") from None
+def _decoded(value: bytes) -> ApiKey:
+    key = msgspec.json.decode(value, type=ApiKey)
+    if len(bytes.fromhex(key.digest)) != hashlib.sha256().digest_size:
+        raise ValueError("its digest is no SHA-256")
+    return key
+
+
+KEY: Final = Form(kind=_KIND, decode=_decoded, encode=msgspec.json.encode, name_of=lambda key: key.id, sealed=True)
+"""A key that cannot be read lets nobody in, and counts: a server that has keys does not open to everybody."""
 
 
 def _check(
@@ -176,9 +183,11 @@ def _check(
     check_name("name", name)
     if not roles:
         raise InvalidSettings(f"the key {name!r} would have no role; give it at least one of {', '.join(Role)}")
-    if tenant is not None and not 1 <= len(tenant) <= _TENANT_LIMIT:
-        raise InvalidSettings(f"tenant has {len(tenant)} characters; use 1 to {_TENANT_LIMIT}")
+    if tenant is not None:
+        check_text("tenant", tenant, _TENANT_LIMIT, bad_setting)
+    if expires is not None:
+        check_instant("expires", expires, bad_setting)
     if expires is not None and expires <= now:
         raise InvalidSettings(f"the key {name!r} would have expired already; choose a moment in the future")
-    if rate is not None and not 0 <= rate <= 1e9:
-        raise InvalidSettings(f"rate {rate} is not a number of requests a second; use 0 for no limit, or more")
+    if rate is not None:
+        check_number("rate in requests a second", rate, 0, _MOST_RATE, bad_setting)

@@ -1,22 +1,25 @@
-"""Operations: how they are asked for and shown."""
+"""Operations over HTTP: their shapes, their endpoints, and the calls of a client."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from fairlead.core.operation import Action, Operation, Stage
-from fairlead.core.query_text import MOST_CHARACTERS, parse_query
+from fairlead.core.errors import OperationNotFound
+from fairlead.core.instant import Instant
+from fairlead.core.operation import Action, NewOperation, Operation, Preview, Stage, check_new
+from fairlead.core.query.parser import parse_query
 from fairlead.core.task import Priority
-from fairlead.engine.operations import Wish
-from fairlead.wire.moments import instant_of, iso, maybe_iso, parse_iso
-from fairlead.wire.shown import TaskBrief
+from fairlead.core.tenancy import Role
+from fairlead.wire.endpoint import Ask, Empty, Endpoint, named
+from fairlead.wire.task_endpoints import QueryText
+from fairlead.wire.task_shown import TaskBrief, task_of
 from fairlead.wire.tasks import Moment, PriorityWord
+from fairlead.wire.times import instant_of, iso, maybe_iso, parse_iso
+from fairlead.wire.words import PriorityName
 
-QueryText: TypeAlias = Annotated[
-    str, Meta(extra_json_schema={"maxLength": MOST_CHARACTERS, "examples": ["state:dead_letter error:Timeout"]})
-]
 ActionWord: TypeAlias = Literal["replay", "discard", "cancel", "prioritize"]
 StageWord: TypeAlias = Literal["pending", "running", "paused", "cancelled", "done"]
 
@@ -72,7 +75,7 @@ class OperationShown(Struct, kw_only=True):
     """The only tenant whose tasks it touches."""
     rate: float | None
     canary: int | None
-    new_priority: PriorityWord | None
+    new_priority: PriorityName | None
     reset_retry_count: bool
     created_at: str
     started_at: str | None
@@ -97,9 +100,9 @@ class OperationList(Struct, kw_only=True):
     operations: list[OperationShown]
 
 
-def wish_of(request: OperationRequest, *, who: str, tenant: str | None) -> Wish:
+def new_operation(request: OperationRequest, *, who: str) -> NewOperation:
     """What a caller wants; raises QueryError, which points at the mistake."""
-    return Wish(
+    return NewOperation(
         action=Action(request.action),
         query=parse_query(request.query),
         as_of=None if request.as_of is None else instant_of(request.as_of),
@@ -109,22 +112,21 @@ def wish_of(request: OperationRequest, *, who: str, tenant: str | None) -> Wish:
         priority=None if request.new_priority is None else Priority.parse(request.new_priority),
         reset_retries=request.reset_retry_count,
         who=who,
-        tenant=tenant,
     )
 
 
-def request_of(wish: Wish, *, dry_run: bool = False) -> dict[str, object]:
+def request_of(wanted: NewOperation, *, dry_run: bool = False) -> dict[str, object]:
     """The same as a body for a server; what is not said is not sent."""
     fields: dict[str, object] = {
-        "action": wish.action.value,
-        "query": str(wish.query),
+        "action": wanted.action.value,
+        "query": str(wanted.query),
         "dry_run": dry_run,
-        "as_of": maybe_iso(wish.as_of),
-        "expected": wish.expected,
-        "rate": wish.rate,
-        "canary": wish.canary,
-        "new_priority": None if wish.priority is None else wish.priority.word,
-        "reset_retry_count": wish.reset_retries,
+        "as_of": maybe_iso(wanted.as_of),
+        "expected": wanted.expected,
+        "rate": wanted.rate,
+        "canary": wanted.canary,
+        "new_priority": None if wanted.priority is None else wanted.priority.word,
+        "reset_retry_count": wanted.reset_retries,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -147,7 +149,7 @@ def operation_shown(operation: Operation) -> OperationShown:
         tenant=operation.tenant,
         rate=operation.rate,
         canary=operation.canary,
-        new_priority=None if operation.priority is None else _word(operation.priority),
+        new_priority=None if operation.priority is None else operation.priority.word,
         reset_retry_count=operation.reset_retries,
         created_at=iso(operation.created_at),
         started_at=maybe_iso(operation.started_at),
@@ -181,11 +183,112 @@ def operation_of(shown: OperationShown) -> Operation:
     )
 
 
-def _word(priority: Priority) -> PriorityWord:
-    words: dict[Priority, PriorityWord] = {
-        Priority.CRITICAL: "critical",
-        Priority.HIGH: "high",
-        Priority.MEDIUM: "medium",
-        Priority.LOW: "low",
-    }
-    return words[priority]
+def _shown(path: Mapping[str, str], operation: Operation, now: Instant) -> OperationShown:
+    return operation_shown(operation)
+
+
+START: Final = Endpoint[Empty, OperationRequest](
+    method="POST",
+    path="/api/v1/operations",
+    patient=True,
+    summary="Start an operation",
+    role=Role.ADMIN,
+    body=OperationRequest,
+    answers={201: OperationShown, 200: OperationPreview},
+    problems=(409,),
+)
+LIST_OPERATIONS: Final = Endpoint[Empty, None](
+    method="GET",
+    path="/api/v1/operations",
+    summary="List the operations",
+    role=Role.READ,
+    answers={200: OperationList},
+)
+SHOW: Final = Endpoint[Empty, None](
+    method="GET",
+    path="/api/v1/operations/{operation_id}",
+    summary="Show an operation",
+    role=Role.READ,
+    answers={200: OperationShown},
+    problems=(404,),
+    calls="operations.get",
+    shows=_shown,
+    about="Show how far an operation is.",
+)
+PAUSE: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/operations/{operation_id}/pause",
+    summary="Pause an operation",
+    role=Role.ADMIN,
+    answers={200: OperationShown},
+    problems=(404, 409),
+)
+RESUME: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/operations/{operation_id}/resume",
+    summary="Resume an operation",
+    role=Role.ADMIN,
+    answers={200: OperationShown},
+    problems=(404, 409),
+    calls="operations.resume",
+    shows=_shown,
+    about="Let an operation go on from where it was; also past its canary.",
+)
+CANCEL: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/operations/{operation_id}/cancel",
+    summary="Cancel an operation",
+    role=Role.ADMIN,
+    answers={200: OperationShown},
+    problems=(404, 409),
+)
+
+
+class RemoteOperations:
+    """The operations behind a server, which works on them."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def preview(self, wanted: NewOperation) -> Preview:
+        """What an operation would act on, without doing anything."""
+        check_new(wanted)
+        shown = await self._ask(START, OperationPreview, request_of(wanted, dry_run=True))
+        sample = [task_of(each) for each in shown.sample]
+        return Preview(as_of=parse_iso(shown.as_of), count=shown.count, exact=shown.exact, sample=sample)
+
+    async def start(self, wanted: NewOperation) -> Operation:
+        """Begin an operation; who begins it is whose key is used."""
+        check_new(wanted)
+        return operation_of(await self._ask(START, OperationShown, request_of(wanted)))
+
+    async def all(self) -> list[Operation]:
+        """Every operation that is kept, the newest first."""
+        return [operation_of(each) for each in (await self._ask(LIST_OPERATIONS, OperationList)).operations]
+
+    async def get(self, operation_id: str) -> Operation:
+        """The operation with this id."""
+        return await self._one(SHOW, operation_id)
+
+    async def pause(self, operation_id: str) -> Operation:
+        """Stop an operation until it is resumed."""
+        return await self._one(PAUSE, operation_id)
+
+    async def resume(self, operation_id: str) -> Operation:
+        """Let an operation go on from where it was; also past its canary."""
+        return await self._one(RESUME, operation_id)
+
+    async def cancel(self, operation_id: str) -> Operation:
+        """End an operation; what is done stays done."""
+        return await self._one(CANCEL, operation_id)
+
+    async def step(self, operation_id: str) -> Operation:
+        """How an operation stands; the server works on it."""
+        return await self.get(operation_id)
+
+    async def _one(self, endpoint: Endpoint[Any, Any], operation_id: str) -> Operation:
+        missing = OperationNotFound(operation_id)
+        name = named(operation_id, missing)
+        if not name.isalnum():
+            raise missing
+        return operation_of(await self._ask(endpoint, OperationShown, subject=name, operation_id=name))

@@ -13,7 +13,6 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -21,12 +20,13 @@ from fairlead.core import operation as operations
 from fairlead.core.errors import QueryError, StoreError, WrongState
 from fairlead.core.instant import MINUTE, SECOND, Span
 from fairlead.core.operation import LEASE, Batch, Operation, Stage
-from fairlead.core.query import Query, term
-from fairlead.core.query_text import parse_query
+from fairlead.core.query.parser import parse_query
+from fairlead.core.query.query import Query, term
 from fairlead.core.task import Task
-from fairlead.engine.ledger import Ledger, seen
-from fairlead.engine.searching import Plan, Searcher, plan
-from fairlead.storage.values import Filter, Record, Verdict
+from fairlead.engine.changes import Ledger, seen
+from fairlead.engine.records import Form, Unread, decoder
+from fairlead.engine.search import Plan, Searcher, plan
+from fairlead.storage.values import Filter, Verdict
 
 KIND: Final = "operation"
 """The kind of record that an operation is."""
@@ -36,11 +36,10 @@ _RESCAN: Final[Span] = MINUTE
 _TRIES: Final = 20
 """How often a task is tried that others keep changing."""
 
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(Operation).decode
+FORM: Final = Form(kind=KIND, decode=decoder(Operation), name_of=lambda operation: operation.id)
 
 
-class Kept(Struct, frozen=True):
+class KeptOperation(Struct, frozen=True):
     """An operation as it was read, and the version of its record."""
 
     operation: Operation
@@ -57,15 +56,7 @@ class Counts(Struct):
 
 def encode(operation: Operation) -> bytes:
     """What is stored of an operation."""
-    return _encode(operation)
-
-
-def decode(record: Record) -> Kept | None:
-    """The operation in a record; None if it is of a version that this one cannot read."""
-    try:
-        return Kept(_decode(record.value), record.version)
-    except msgspec.MsgspecError:
-        return None
+    return FORM.write(operation)
 
 
 def whole_query(query: Query, operation: Operation) -> Query:
@@ -86,6 +77,7 @@ class Operator:
 
     def __init__(self, ledger: Ledger, searcher: Searcher, name: Callable[[], str]) -> None:
         self._ledger = ledger
+        self._records = ledger.records
         self._store = ledger.store
         self._clock = ledger.clock
         self._searcher = searcher
@@ -126,7 +118,7 @@ class Operator:
             self._active.pop(operation_id, None)
             return self._ledger.settings.sweep_interval
 
-    async def _step(self, kept: Kept) -> Span:
+    async def _step(self, kept: KeptOperation) -> Span:
         if kept.operation.batch is not None:
             # Begun by someone who did not cross it off, or by this one before the store failed.
             kept = await self._cross_off(kept, await self._resume(kept.operation, kept.operation.batch))
@@ -145,13 +137,12 @@ class Operator:
         now = self._clock.monotonic()
         if self._read_at is None or rung != self._rung or now - self._read_at >= _RESCAN:
             self._rung, self._read_at, self._active = rung, now, {}
-            for kept in map(decode, await self._store.scan(KIND)):
-                if kept is not None:
-                    self._note(kept.operation)
-                    await self._forget(kept)
+            for each in (await self._records.read(FORM)).kept:
+                self._note(each.value)
+                await self._forget(KeptOperation(each.value, each.version))
         return bool(self._active)
 
-    async def _forget(self, kept: Kept) -> None:
+    async def _forget(self, kept: KeptOperation) -> None:
         operation, now = kept.operation, self._clock.now()
         if not operation.stage.active and operation.touched_at + operations.KEPT <= now:
             await self._store.drop(KIND, operation.id, expected=kept.version)
@@ -162,13 +153,14 @@ class Operator:
         else:
             self._active.pop(operation.id, None)
 
-    async def _take(self, operation_id: str) -> Kept | None:
+    async def _take(self, operation_id: str) -> KeptOperation | None:
         """Take an operation, or keep it; None if it needs no work or someone else works on it."""
         name = self._own_name()
         known = self._active.get(operation_id)
         if known is not None and known.holder != name and known.held(self._clock.now()):
             return None
-        kept = await self.read(operation_id)
+        found = await self._records.find(FORM, operation_id)
+        kept = None if found is None or isinstance(found, Unread) else KeptOperation(found.value, found.version)
         if kept is None or not kept.operation.stage.active:
             self._active.pop(operation_id, None)
             return None
@@ -189,7 +181,7 @@ class Operator:
         )
         return await self._put(kept, taken)
 
-    async def _next(self, kept: Kept, allowance: int) -> Kept:
+    async def _next(self, kept: KeptOperation, allowance: int) -> KeptOperation:
         """Find the next batch, write it down, do it, cross it off."""
         operation = kept.operation
         found = await self._searcher.page(
@@ -226,6 +218,7 @@ class Operator:
     async def _do(self, operation: Operation, tasks: Sequence[Task], counts: Counts | None = None) -> Counts:
         """Act on tasks; those that change meanwhile are looked at again."""
         counts = counts or Counts()
+        await self._ledger.book.refresh()
         admits = plan_of(operation).admits
         for _ in range(_TRIES):
             now = self._clock.now()
@@ -256,7 +249,7 @@ class Operator:
         counts.failed += len(tasks)
         return counts
 
-    async def _cross_off(self, kept: Kept, counts: Counts) -> Kept:
+    async def _cross_off(self, kept: KeptOperation, counts: Counts) -> KeptOperation:
         """Write down what became of a batch, whatever was said of the operation meanwhile."""
         batch = kept.operation.batch
         while True:
@@ -274,14 +267,14 @@ class Operator:
                 # Someone took over, and has counted or will count what was done here.
                 return kept
 
-    async def read(self, operation_id: str) -> Kept | None:
-        """An operation as it stands; None if there is none by this id."""
-        found = (record for record in await self._store.scan(KIND) if record.name == operation_id)
-        return next(map(decode, found), None)
+    async def read(self, operation_id: str) -> KeptOperation | None:
+        """An operation as it stands; None if there is none by this id. Raises RecordUnreadable if it cannot be read."""
+        found = await self._records.get(FORM, operation_id)
+        return None if found is None else KeptOperation(found.value, found.version)
 
-    async def _put(self, kept: Kept, operation: Operation) -> Kept | None:
+    async def _put(self, kept: KeptOperation, operation: Operation) -> KeptOperation | None:
         version = await self._store.put(KIND, operation.id, encode(operation), expected=kept.version)
-        return None if version is None else Kept(operation, version)
+        return None if version is None else KeptOperation(operation, version)
 
     def _own_name(self) -> str:
         if self._name is None:

@@ -1,60 +1,29 @@
-"""Operations: what people do with them. How they are worked on is in `operating`."""
+"""Operations: what people do with them. How they are worked on is in `runner`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from msgspec import Struct
-
-from fairlead.core import operation as operations
+from fairlead.admin.operations.runner import BELL, FORM, KIND, Operator, encode, plan_of, whole_query
+from fairlead.core import operation
 from fairlead.core.errors import OperationNotFound, OperationRefused, StoreUnavailable
 from fairlead.core.instant import Instant
-from fairlead.core.operation import Action, Operation
-from fairlead.core.query import Query
-from fairlead.core.task import Priority, Task
-from fairlead.engine.identity import IdMaker
-from fairlead.engine.ledger import Ledger
-from fairlead.engine.operating import BELL, KIND, Operator, decode, encode, plan_of, whole_query
-from fairlead.engine.searching import Count, Searcher, plan
+from fairlead.core.operation import Action, NewOperation, Operation, Preview, check_new
+from fairlead.engine.changes import Ledger
+from fairlead.engine.runtime.ids import IdMaker
+from fairlead.engine.search import Searcher, TaskCount, plan
 
 SAMPLE: Final = 10
 """How many tasks a preview shows."""
 _TRIES: Final = 100
 
 
-class Wish(Struct, frozen=True, kw_only=True):
-    """An operation that someone wants."""
-
-    action: Action
-    query: Query
-    as_of: Instant | None = None
-    """Tasks are meant as they stood at this moment; None for now."""
-    expected: int | None = None
-    """How many the person saw: if there are not so many, nothing is done."""
-    rate: float | None = None
-    canary: int | None = None
-    priority: Priority | None = None
-    reset_retries: bool = True
-    who: str = ""
-    tenant: str | None = None
-
-
-class Preview(Struct, frozen=True, kw_only=True):
-    """What an operation would act on."""
-
-    as_of: Instant
-    count: int
-    exact: bool = True
-    """Whether there are no more: counting ends after very many."""
-    sample: list[Task]
-    """The oldest of them."""
-
-
 class Operations:
     """The operations of one store."""
 
     def __init__(self, ledger: Ledger, searcher: Searcher, ids: IdMaker) -> None:
+        self._records = ledger.records
         self._store = ledger.store
         self._clock = ledger.clock
         self._searcher = searcher
@@ -62,14 +31,14 @@ class Operations:
         self.operator = Operator(ledger, searcher, ids.token)
         """Who works on them in this process."""
 
-    async def preview(self, wish: Wish) -> Preview:
+    async def preview(self, wish: NewOperation) -> Preview:
         """What an operation would act on, without doing anything."""
         wanted = self._wanted(wish)
         found = await self._searcher.page(plan_of(wanted), limit=SAMPLE, newest_first=False)
         count = await self._count(wish, wanted)
         return Preview(as_of=wanted.as_of, count=count.number, exact=count.exact, sample=found.tasks)
 
-    async def start(self, wish: Wish) -> Operation:
+    async def start(self, wish: NewOperation) -> Operation:
         """Begin an operation; whichever process sweeps works on it."""
         wanted = self._wanted(wish)
         count = await self._count(wish, wanted)
@@ -78,7 +47,7 @@ class Operations:
             raise OperationRefused(
                 f"{number:,} tasks match, not {expected:,} as expected; look again with a dry run, then repeat it"
             )
-        begun = operations.begun(wanted, number, exact=count.exact)
+        begun = operation.begun(wanted, number, exact=count.exact)
         if await self._store.put(KIND, begun.id, encode(begun), expected=0) is None:
             raise StoreUnavailable(f"the id {begun.id} of the operation was taken already; try again")
         await self._ring()
@@ -86,8 +55,8 @@ class Operations:
 
     async def all(self) -> list[Operation]:
         """Every operation that is kept, the newest first."""
-        kept = [each for each in map(decode, await self._store.scan(KIND)) if each is not None]
-        return sorted((each.operation for each in kept), key=lambda each: (each.created_at, each.id), reverse=True)
+        kept = (await self._records.read(FORM)).values
+        return sorted(kept, key=lambda each: (each.created_at, each.id), reverse=True)
 
     async def get(self, operation_id: str) -> Operation:
         """The operation with this id."""
@@ -98,23 +67,23 @@ class Operations:
 
     async def pause(self, operation_id: str, note: str = "someone paused it") -> Operation:
         """Stop an operation until it is resumed; the batch under way is still done."""
-        return await self._change(operation_id, lambda each, now: operations.paused(each, note, now))
+        return await self._change(operation_id, lambda each, now: operation.paused(each, note, now))
 
     async def resume(self, operation_id: str) -> Operation:
         """Let an operation go on from where it was; also past its canary."""
-        return await self._change(operation_id, operations.resumed)
+        return await self._change(operation_id, operation.resumed)
 
     async def cancel(self, operation_id: str, note: str = "someone cancelled it") -> Operation:
         """End an operation; what is done stays done."""
-        return await self._change(operation_id, lambda each, now: operations.cancelled(each, note, now))
+        return await self._change(operation_id, lambda each, now: operation.cancelled(each, note, now))
 
     async def step(self, operation_id: str) -> Operation:
         """Do a batch of an operation here, if no other process works on it; how it then stands."""
         await self.operator.step(operation_id)
         return await self.get(operation_id)
 
-    def _wanted(self, wish: Wish) -> Operation:
-        operations.check(wish.action, wish.query, wish.rate, wish.canary, wish.priority)
+    def _wanted(self, wish: NewOperation) -> Operation:
+        check_new(wish)
         now = self._clock.now()
         if wish.as_of is not None and wish.as_of > now:
             raise OperationRefused("as_of is in the future; use the moment of a dry run, or leave it out")
@@ -134,7 +103,7 @@ class Operations:
             touched_at=now,
         )
 
-    async def _count(self, wish: Wish, wanted: Operation) -> Count:
+    async def _count(self, wish: NewOperation, wanted: Operation) -> TaskCount:
         exact = plan_of(wanted)
         if wish.as_of is None and wish.action in (Action.REPLAY, Action.DISCARD):
             # All tasks there are stand as they do now, so a tally may do.

@@ -1,66 +1,102 @@
 """Queues as people change them while everything runs: paused, bounded, ordered, with defaults of their own.
 
-What is said of a queue is one record, and that a task type is paused another. How the engines learn of it is in `book`.
+What is said of a queue is one record, and that a task type is paused another. Engines learn of it in `queue_cache`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypedDict, TypeVar, Unpack
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
-from fairlead.core.errors import StoreMismatch, StoreUnavailable
-from fairlead.core.identity import check_name
-from fairlead.core.instant import Span
-from fairlead.core.limits import Rate
-from fairlead.core.order import Policy
-from fairlead.core.queue import QueueSettings
-from fairlead.core.retry import Backoff
-from fairlead.core.task import Priority
-from fairlead.engine.book import BELL, KIND, TYPE_KIND, settings_in
-from fairlead.engine.feed import EventType, QueueData, QueueEvent
-from fairlead.engine.ledger import Ledger
-from fairlead.engine.purging import PurgeCount, purge
+from fairlead.core.errors import BindingRefused, StoreUnavailable
+from fairlead.core.events import Purged
+from fairlead.core.health.quarantine import Fault
+from fairlead.core.identity import TaskId, check_name
+from fairlead.core.query.query import EVERYTHING, quoted
+from fairlead.core.queues.queue import PurgeCount, QueueOptions, QueueSettings, changed
+from fairlead.core.task import WAITING, State, Task
+from fairlead.engine.changes import Ledger, seen
+from fairlead.engine.events.types import EventType, QueueData, QueueEvent
+from fairlead.engine.queue_cache import BELL, FORM, KIND, TYPE_KIND
+from fairlead.engine.records import Unread
+from fairlead.engine.search import Searcher, plan
+from fairlead.storage.protocol import Lagging
+from fairlead.storage.values import Filter, Verdict
+
+_PURGE_BATCH: Final = 1_000
+_PURGE_TRIES: Final = 20
+"""How often a task that changed meanwhile is looked at again; each time someone else's change succeeded."""
+
+
+async def purge(ledger: Ledger, queue: str, limit: int | None = None) -> PurgeCount:
+    """Remove the tasks that wait in a queue, the oldest first, if there is a limit no more than that.
+
+    Each is removed by a compare-and-set, so one that a worker claims meanwhile runs. What is submitted while this goes
+    on stays, so that it comes to an end.
+    """
+    matching = Filter(states=WAITING, queue=check_name("queue", queue), created_before=ledger.clock.now() + 1)
+    store = ledger.store
+    find = store.find_current if isinstance(store, Lagging) else store.find
+    removed = {State.SCHEDULED: 0, State.QUEUED: 0}
+    after: TaskId | None = None
+    complete = False
+    while not complete and (limit is None or sum(removed.values()) < limit):
+        size = _PURGE_BATCH if limit is None else min(_PURGE_BATCH, limit - sum(removed.values()))
+        tasks = await find(matching, limit=size, newest_first=False, after=after)
+        for task in await _remove(ledger, tasks):
+            removed[task.state] += 1
+        complete = len(tasks) < size
+        after = tasks[-1].id if tasks else after
+    await ledger.finish()
+    return PurgeCount(scheduled=removed[State.SCHEDULED], queued=removed[State.QUEUED], complete=complete)
+
+
+async def _remove(ledger: Ledger, tasks: Sequence[Task]) -> list[Task]:
+    """Those of the tasks that were still waiting, and are gone now."""
+    gone: list[Task] = []
+    for _ in range(_PURGE_TRIES):
+        if not tasks:
+            break
+        now = ledger.clock.now()
+        changes = [ledger.decide(task, Purged(), now, seen(task)) for task in tasks]
+        changed_meanwhile: list[TaskId] = []
+        for task, change, verdict in zip(tasks, changes, await ledger.apply(changes), strict=True):
+            if verdict is Verdict.APPLIED:
+                ledger.tell_change(task, change, now)
+                gone.append(task)
+            elif verdict is Verdict.STALE:
+                changed_meanwhile.append(task.id)
+        again = await ledger.store.get(changed_meanwhile) if changed_meanwhile else []
+        tasks = [task for task in again if task is not None and task.state.waiting]
+    return gone
+
 
 T = TypeVar("T")
 
 _TRIES: Final = 100
 _encode: Final = msgspec.msgpack.Encoder().encode
 
-
-class QueueChanges(TypedDict, total=False):
-    """What can be changed of a queue; None goes back to what the settings of all say."""
-
-    bound: int | None
-    order: Policy | None
-    priority: Priority | None
-    timeout: Span | None
-    max_retries: int | None
-    max_crashes: int | None
-    backoff: Backoff | None
-    running: int | None
-    rate: Rate | None
-    type_running: Mapping[str, int | None] | None
-    """What is said of some types, the others stay; None for a type has none of its own, and None for all likewise."""
-    type_rate: Mapping[str, Rate | None] | None
-    key_running: int | None
-    key_rate: Rate | None
+_UNREADABLE: Final = QueueSettings(paused=True)
+"""What holds for a queue whose settings cannot be read, until somebody says what they are."""
 
 
 class Queues:
     """What people do with the queues of one store."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, searcher: Searcher) -> None:
         self._ledger = ledger
+        self._searcher = searcher
+        self._records = ledger.records
         self._store = ledger.store
         self._clock = ledger.clock
 
     async def all(self) -> dict[str, QueueSettings]:
-        """The settings of the queues that have any of their own, by name."""
-        found = [(record.name, settings_in(record)) for record in await self._store.scan(KIND)]
-        return {name: own for name, own in found if own is not None}
+        """The settings of the queues that have any of their own, by name; one whose own cannot be read is paused."""
+        read = await self._records.read(FORM)
+        return {each.name: each.value for each in read.kept} | {each.name: _UNREADABLE for each in read.unread}
 
     async def get(self, queue: str) -> QueueSettings:
         """The settings of one queue; one that nobody has changed has none of its own."""
@@ -78,13 +114,16 @@ class Queues:
         """Let a paused queue's tasks be claimed again."""
         return await self._change(queue, lambda own: replace(own, paused=False))
 
-    async def change(self, queue: str, **changes: Unpack[QueueChanges]) -> QueueSettings:
+    async def change(self, queue: str, **options: Unpack[QueueOptions]) -> QueueSettings:
         """Change some settings of a queue and leave the others; raises InvalidSettings if one makes no sense."""
-        return await self._change(queue, lambda own: changed(own, changes))
+        tenant = changed(QueueSettings(), options).tenant
+        if tenant is not None:
+            await self._check_unmixed(check_name("queue", queue), tenant)
+        return await self._change(queue, lambda own: changed(own, options))
 
     async def reset(self, queue: str) -> QueueSettings:
-        """Go back to the settings of all, but for whether the queue is paused."""
-        return await self._change(queue, lambda own: QueueSettings(paused=own.paused))
+        """Go back to the settings of all, but for whether the queue is paused, and whose it is."""
+        return await self._change(queue, lambda own: QueueSettings(paused=own.paused, tenant=own.tenant))
 
     async def pause_type(self, task_type: str) -> None:
         """Have the tasks of a type wait, in whatever queue, until it is resumed; what runs goes on."""
@@ -102,53 +141,48 @@ class Queues:
         """Remove the tasks that wait in a queue, if there is a limit no more than that; what runs goes on."""
         return await purge(self._ledger, queue, limit)
 
+    async def _check_unmixed(self, queue: str, tenant: str) -> None:
+        """Refuse to bind a queue that holds tasks of others, ended ones too: whoever counts it would count those."""
+        others = plan(EVERYTHING, self._clock.now(), Filter(queue=queue)).also(lambda task: task.spec.tenant != tenant)
+        async for found in self._searcher.all(others):
+            if found.tasks:
+                owner = found.tasks[0].spec.tenant
+                raise BindingRefused(
+                    f"queue {queue!r} cannot be bound to tenant {tenant!r} while it holds tasks of "
+                    f"{'no tenant' if owner is None else f'tenant {owner!r}'}; let them end, then "
+                    f"`fairlead discard -q 'queue:{queue} -tenant:{quoted(tenant)}'`, or bind another queue"
+                )
+
     async def _change(self, queue: str, change: Callable[[QueueSettings], QueueSettings]) -> QueueSettings:
         check_name("queue", queue)
         for _ in range(_TRIES):
-            before, version = await self._find(queue)
+            before, version, readable = await self._find(queue, to_change=True)
             after = change(before)
-            if after == before:
+            if after == before and readable:
                 return after
             if after == QueueSettings():
                 stored = await self._store.drop(KIND, queue, expected=version)
             else:
-                stored = await self._store.put(KIND, queue, _encode(after), expected=version) is not None
+                stored = await self._store.put(KIND, queue, FORM.write(after), expected=version) is not None
             if stored:
-                await self._changed(_event(before, after), QueueData(queue=queue))
+                await self._changed(_event(before, after), QueueData(queue=queue, tenant=after.tenant))
                 return after
         raise StoreUnavailable(f"queue {queue!r} was changed {_TRIES} times meanwhile; try again when it is calmer")
 
-    async def _find(self, queue: str) -> tuple[QueueSettings, int]:
-        for record in await self._store.scan(KIND):
-            if record.name == queue:
-                own = settings_in(record)
-                if own is None:
-                    raise StoreMismatch(f"the settings of queue {queue!r} are damaged, or of another version; reset it")
-                return own, record.version
-        return QueueSettings(), 0
+    async def _find(self, queue: str, *, to_change: bool = False) -> tuple[QueueSettings, int, bool]:
+        """The settings of a queue, the version of their record, and whether they could be read."""
+        found = await self._records.find(FORM, queue)
+        if isinstance(found, Unread):
+            if to_change and found.fault is Fault.NEWER:
+                raise found.error
+            return _UNREADABLE, found.version, False
+        return (QueueSettings(), 0, True) if found is None else (found.value, found.version, True)
 
     async def _changed(self, event_type: EventType, data: QueueData) -> None:
         await self._store.put(BELL, BELL, b"")
         self._ledger.book.expire()
         self._ledger.publisher.tell(QueueEvent(event_type, self._clock.now(), data))
         await self._ledger.finish()
-
-
-def changed(own: QueueSettings, changes: QueueChanges) -> QueueSettings:
-    """The settings of a queue after these changes."""
-    plain: dict[str, Any] = {
-        name: value for name, value in changes.items() if name not in ("type_running", "type_rate")
-    }
-    if "type_running" in changes:
-        plain["type_running"] = _merged(own.type_running, changes["type_running"])
-    if "type_rate" in changes:
-        plain["type_rate"] = _merged(own.type_rate, changes["type_rate"])
-    return replace(own, **plain)
-
-
-def _merged(own: Mapping[str, T], changes: Mapping[str, T | None] | None) -> dict[str, T]:
-    merged = {**own, **changes} if changes is not None else {}
-    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _event(before: QueueSettings, after: QueueSettings) -> EventType:

@@ -1,45 +1,79 @@
-"""Schedules: how they are written and shown, over HTTP and by `--json` of the command line."""
+"""Schedules over HTTP: their shapes, their endpoints, and the calls of a client."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
+import msgspec
 from msgspec import Meta, Raw, Struct
 
-from fairlead.core.instant import SECOND, Instant, span
-from fairlead.core.schedule import MOST_JITTER, MOST_MISSED, Missed, Overlap, Schedule, ScheduleEntry
-from fairlead.core.submission import Submission
-from fairlead.core.zones import local, zone_of
-from fairlead.wire.moments import instant_of, iso, maybe_iso
-from fairlead.wire.retrying import RetryPolicy, Rules, policy_of, rules_shown
-from fairlead.wire.tasks import JsonObject, Moment, Name, Names, PriorityWord, SubmitRequest, Text
-from fairlead.wire.tasks import submission_of as task_of
+from fairlead.core.errors import InvalidSchedule, RecordUnreadable, ScheduleNotFound
+from fairlead.core.identity import TaskId, check_name
+from fairlead.core.instant import LONGEST, SECOND, Instant
+from fairlead.core.retry import MOST_RETRIES
+from fairlead.core.schedules.cron import local, zone_of
+from fairlead.core.schedules.schedule import (
+    MOST_JITTER,
+    MOST_MISSED,
+    MOST_PREVIEWED,
+    Missed,
+    Overlap,
+    Put,
+    Schedule,
+    ScheduleEntry,
+    ScheduleStatus,
+    goes_on,
+)
+from fairlead.core.task import Task
+from fairlead.core.tenancy import Role
+from fairlead.core.validation import check_count, span_of
+from fairlead.engine.runtime.clock import Clock
+from fairlead.wire.endpoint import Ask, Empty, Endpoint
+from fairlead.wire.retry import RetryPolicy, Rules
+from fairlead.wire.task_endpoints import SHOW_TASK
+from fairlead.wire.task_shown import TaskWhole, task_of
+from fairlead.wire.tasks import (
+    HTTP_NAMES,
+    JsonObject,
+    Moment,
+    Name,
+    Names,
+    PriorityWord,
+    SubmitRequest,
+    TaskCreated,
+    Text,
+    submission_of,
+    template_of,
+)
+from fairlead.wire.times import instant_of, iso, maybe_iso, maybe_parse_iso, parse_iso
 
-_YEAR: Final = 366 * 86_400
+_YEAR: Final = LONGEST // SECOND
 
 MissedWord: TypeAlias = Literal["skip", "run_once", "run_all"]
 OverlapWord: TypeAlias = Literal["allow", "skip", "replace"]
 ScheduleName: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_.:-]{1,100}$"})]
 
 
-class TaskTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TaskTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=HTTP_NAMES):
     """The task that a schedule submits: what can be said in a submit, except when it is due."""
 
-    task_type: Name
+    type: Name
     """What the task is: workers have handlers by this name."""
     priority: PriorityWord | None = None
     """How urgent it is; `normal` is another word for medium."""
     parameters: JsonObject = Raw(b"{}")
     """What its handler is given; kept and handed on as it is written, to the digit."""
-    required_capabilities: Names = ()
+    requires: Names = ()
     """What a worker must be able to do to take it."""
-    timeout_seconds: Annotated[float, Meta(gt=0, le=_YEAR)] | None = None
+    timeout: Annotated[float, Meta(gt=0, le=_YEAR)] | None = None
     """How long an attempt may take; at most a year."""
-    max_retries: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    max_retries: Annotated[int, Meta(ge=0, le=MOST_RETRIES)] | None = None
     """How often a failure is tried again."""
-    max_crashes: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    max_crashes: Annotated[int, Meta(ge=0, le=MOST_RETRIES)] | None = None
     """How many lost workers it may cost."""
-    retry_policy: RetryPolicy | None = None
+    backoff: RetryPolicy | None = None
     retry_rules: Rules = ()
     """What becomes of it after single kinds of errors; the first rule that an error goes by counts."""
     queue: Name = "default"
@@ -48,7 +82,7 @@ class TaskTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """On whose behalf; a key that is bound to a tenant may leave it out and can name no other."""
     tags: Annotated[tuple[Name, ...], Meta(extra_json_schema={"maxItems": 49})] = ()
     """Words to find it by; `schedule:` and the schedule's name is added to them."""
-    trace_id: Text | None = None
+    trace: Text | None = None
     """The W3C traceparent of its submits."""
     concurrency_key: Text | None = None
     """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
@@ -142,11 +176,11 @@ def schedule_of(name: str, fields: ScheduleFields, tenant: str | None) -> Schedu
         name=name,
         cron=fields.cron,
         timezone=fields.timezone,
-        submission=task_of(request, tenant),
+        submission=submission_of(request, tenant),
         missed=Missed(fields.missed),
         missed_cap=fields.missed_cap,
         overlap=Overlap(fields.overlap),
-        jitter=span(fields.jitter_seconds),
+        jitter=span_of("jitter", fields.jitter_seconds),
         start=None if fields.start_at is None else instant_of(fields.start_at),
         end=None if fields.end_at is None else instant_of(fields.end_at),
     )
@@ -159,7 +193,7 @@ def shown(entry: ScheduleEntry) -> ScheduleShown:
         name=schedule.name,
         cron=schedule.cron,
         timezone=schedule.timezone,
-        task=_template(schedule.submission),
+        task=TaskTemplate(**template_of(schedule.submission)),
         missed=schedule.missed.value,
         missed_cap=schedule.missed_cap,
         overlap=schedule.overlap.value,
@@ -191,7 +225,7 @@ def fields_of(schedule: Schedule) -> dict[str, Any]:
     return {
         "cron": schedule.cron,
         "timezone": schedule.timezone,
-        "task": _template(schedule.submission),
+        "task": TaskTemplate(**template_of(schedule.submission)),
         "missed": schedule.missed,
         "missed_cap": schedule.missed_cap,
         "overlap": schedule.overlap,
@@ -201,21 +235,203 @@ def fields_of(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _template(submission: Submission) -> TaskTemplate:
-    word: PriorityWord | None = None if submission.priority is None else submission.priority.word  # type: ignore[assignment]
-    return TaskTemplate(
-        task_type=submission.type,
-        priority=word,
-        parameters=Raw(submission.parameters),
-        required_capabilities=tuple(sorted(submission.requires)),
-        timeout_seconds=None if submission.timeout is None else submission.timeout / SECOND,
-        max_retries=submission.max_retries,
-        max_crashes=submission.max_crashes,
-        retry_policy=policy_of(submission.backoff),
-        retry_rules=rules_shown(submission.retry_rules),
-        queue=submission.queue,
-        tenant=submission.tenant,
-        tags=submission.tags,
-        trace_id=submission.trace,
-        concurrency_key=submission.concurrency_key,
+class PreviewQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far to look ahead."""
+
+    count: Annotated[int, Meta(ge=1, le=MOST_PREVIEWED)] = 10
+    """How many fire times."""
+
+
+def _shown(path: Mapping[str, str], entry: ScheduleEntry, now: Instant) -> ScheduleShown:
+    return shown(entry)
+
+
+LIST_SCHEDULES: Final = Endpoint[Empty, None](
+    method="GET",
+    path="/api/v1/schedules",
+    summary="List the schedules",
+    role=Role.READ,
+    answers={200: ScheduleList},
+)
+ADD: Final = Endpoint[Empty, ScheduleRequest](
+    method="POST",
+    path="/api/v1/schedules",
+    summary="Add a schedule",
+    role=Role.ADMIN,
+    body=ScheduleRequest,
+    answers={201: ScheduleShown},
+    problems=(409,),
+)
+SHOW: Final = Endpoint[Empty, None](
+    method="GET",
+    path="/api/v1/schedules/{schedule}",
+    summary="Show a schedule",
+    role=Role.READ,
+    answers={200: ScheduleShown},
+    problems=(404,),
+    calls="schedules.get",
+    shows=_shown,
+    about="Show a schedule and how it stands.",
+)
+PUT: Final = Endpoint[Empty, ScheduleFields](
+    method="PUT",
+    path="/api/v1/schedules/{schedule}",
+    summary="Add or replace a schedule",
+    role=Role.ADMIN,
+    body=ScheduleFields,
+    answers={200: ScheduleShown, 201: ScheduleShown},
+    problems=(409,),
+)
+REMOVE: Final = Endpoint[Empty, None](
+    method="DELETE",
+    path="/api/v1/schedules/{schedule}",
+    summary="Remove a schedule",
+    role=Role.ADMIN,
+    answers={200: ScheduleShown},
+    problems=(404,),
+    calls="schedules.remove",
+    shows=_shown,
+    about="Remove a schedule; the answer is how it stood. The tasks that it has submitted stay.",
+)
+PAUSE: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/schedules/{schedule}/pause",
+    summary="Pause a schedule",
+    role=Role.ADMIN,
+    answers={200: ScheduleShown},
+    problems=(404,),
+    calls="schedules.pause",
+    shows=_shown,
+    about="Let a schedule fire no more until it is resumed.",
+)
+RESUME: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/schedules/{schedule}/resume",
+    summary="Resume a schedule",
+    role=Role.ADMIN,
+    answers={200: ScheduleShown},
+    problems=(404,),
+    calls="schedules.resume",
+    shows=_shown,
+    about="Let a paused schedule fire again, from its next fire time on. Those that passed meanwhile were not missed.",
+)
+RUN: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/schedules/{schedule}/run",
+    summary="Run a schedule now",
+    role=Role.ADMIN,
+    answers={201: TaskCreated},
+    problems=(404,),
+)
+PREVIEW: Final = Endpoint[PreviewQuery, None](
+    method="GET",
+    path="/api/v1/schedules/{schedule}/preview",
+    summary="Show the next fire times of a schedule",
+    role=Role.READ,
+    query=PreviewQuery,
+    answers={200: SchedulePreview},
+    problems=(404,),
+)
+
+
+log = logging.getLogger("fairlead.schedules")
+
+_CREATED: Final = 201
+_FIELDS: Final = frozenset(ScheduleFields.__struct_fields__)
+
+
+class RemoteSchedules:
+    """The schedules behind a server."""
+
+    def __init__(self, ask: Ask, clock: Clock) -> None:
+        self._ask = ask
+        self._clock = clock
+
+    async def add(self, schedule: Schedule, *, paused: bool = False) -> ScheduleEntry:
+        """Store a new schedule; raises ScheduleExists if there is one by this name."""
+        body = {**fields_of(schedule), "name": schedule.name, "paused": paused}
+        return _entry(await self._ask(ADD, ScheduleShown, body, subject=schedule.name))
+
+    async def put(self, schedule: Schedule, *, paused: bool | None = None) -> Put:
+        """Store a schedule, new or in place of the one by this name."""
+        body, name = {**fields_of(schedule), "paused": paused}, check_name("name", schedule.name)
+        status, shown = await self._ask.answer(PUT, ScheduleShown, body, subject=name, schedule=name)
+        return Put(_entry(shown), created=status == _CREATED)
+
+    async def declare(self, schedules: Iterable[Schedule]) -> None:
+        """Put the schedules that a program declares, but for those that are over and are not stored.
+
+        One that cannot be read is left as it is.
+        """
+        for schedule in schedules:
+            try:
+                if await self._is_stored(schedule.name) or goes_on(schedule, self._clock.now()):
+                    await self.put(schedule)
+            except RecordUnreadable as error:
+                log.warning("schedule %s does not fire: %s", schedule.name, error)
+
+    async def _is_stored(self, name: str) -> bool:
+        try:
+            await self.get(name)
+        except ScheduleNotFound:
+            return False
+        return True
+
+    async def all(self) -> list[ScheduleEntry]:
+        """Every schedule, by name."""
+        return [_entry(shown) for shown in (await self._ask(LIST_SCHEDULES, ScheduleList)).schedules]
+
+    async def get(self, name: str) -> ScheduleEntry:
+        """The schedule with this name."""
+        return await self._one(SHOW, name)
+
+    async def pause(self, name: str) -> ScheduleEntry:
+        """Let a schedule fire no more until it is resumed."""
+        return await self._one(PAUSE, name)
+
+    async def resume(self, name: str) -> ScheduleEntry:
+        """Let a paused schedule fire again, from its next fire time on."""
+        return await self._one(RESUME, name)
+
+    async def remove(self, name: str) -> ScheduleEntry:
+        """Remove a schedule; the answer is how it stood. Its tasks stay."""
+        return await self._one(REMOVE, name)
+
+    async def run_now(self, name: str) -> Task:
+        """Submit a schedule's task at once; its fire times stay as they are."""
+        created = await self._ask(RUN, TaskCreated, subject=name, schedule=_known(name))
+        task_id = created.task_id
+        return task_of(await self._ask(SHOW_TASK, TaskWhole, subject=task_id, task_id=task_id))
+
+    async def preview(self, name: str, count: int = 10) -> list[Instant]:
+        """The next fire times of a schedule, as if it were not paused."""
+        check_count("count", count, 1, MOST_PREVIEWED, InvalidSchedule)
+        query = {"count": str(count)}
+        shown = await self._ask(PREVIEW, SchedulePreview, query=query, subject=name, schedule=_known(name))
+        return [parse_iso(fire.at) for fire in shown.fire_times]
+
+    async def _one(self, endpoint: Endpoint[Any, Any], name: str) -> ScheduleEntry:
+        return _entry(await self._ask(endpoint, ScheduleShown, subject=name, schedule=_known(name)))
+
+
+def _known(name: str) -> str:
+    """A name that a schedule can have."""
+    try:
+        return check_name("name", name)
+    except ValueError:
+        raise ScheduleNotFound(name) from None
+
+
+def _entry(shown: ScheduleShown) -> ScheduleEntry:
+    """A schedule as the engine has it, but for what is pending, which only the server knows."""
+    known = {name: value for name, value in msgspec.structs.asdict(shown).items() if name in _FIELDS}
+    fields = msgspec.convert({**known, "task": shown.task}, ScheduleFields)
+    status = ScheduleStatus(
+        next_at=maybe_parse_iso(shown.next_fire_at),
+        paused=shown.paused,
+        last_at=maybe_parse_iso(shown.last_fire_at),
+        last_task=None if shown.last_task_id is None else TaskId(shown.last_task_id),
+        fired=shown.fired,
+        failure=shown.failure,
     )
+    return ScheduleEntry(schedule_of(shown.name, fields, shown.task.tenant), status, parse_iso(shown.created_at))

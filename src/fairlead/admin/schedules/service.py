@@ -1,4 +1,4 @@
-"""Schedules: what people do with them. How they fire is in `firing`.
+"""Schedules: what people do with them. How they fire is in `engine.scheduler`.
 
 A schedule is one record: the entry as someone wrote it and how it stands. Every change is a compare-and-set of the
 whole record, so what a person and a firing process do at the same time never mixes.
@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.core.errors import (
@@ -18,37 +17,36 @@ from fairlead.core.errors import (
     InvalidSchedule,
     ScheduleExists,
     ScheduleNotFound,
-    StoreMismatch,
     StoreUnavailable,
 )
+from fairlead.core.health.quarantine import Fault
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.schedule import (
+from fairlead.core.schedules.schedule import (
+    MOST_PREVIEWED,
     Fire,
+    Put,
     Schedule,
     ScheduleEntry,
     ScheduleStatus,
     check,
+    goes_on,
     late,
     next_time,
     upcoming,
     with_pending,
 )
-from fairlead.core.submission import Submission, accept
+from fairlead.core.submission import Submission
 from fairlead.core.task import Task
-from fairlead.engine.firing import BELL, KIND, Firing, Kept, decode, encode, template_of
-from fairlead.engine.ledger import Ledger
+from fairlead.core.validation import check_count
+from fairlead.engine.changes import Ledger
+from fairlead.engine.records import Unread
+from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.scheduler import BELL, FORM, KIND, Firing, KeptSchedule, encode, template_of
 
-MOST_PREVIEWED: Final = 1_000
+log = Logger("fairlead.schedules")
+
 _TRIES: Final = 100
-
-
-class Put(Struct, frozen=True):
-    """What became of a schedule that was put."""
-
-    entry: ScheduleEntry
-    created: bool
-    """Whether there was none by this name before."""
 
 
 class Schedules:
@@ -56,6 +54,7 @@ class Schedules:
 
     def __init__(self, ledger: Ledger, firing: Firing, new_id: Callable[[str, Instant], TaskId]) -> None:
         self._ledger = ledger
+        self._records = ledger.records
         self._store = ledger.store
         self._clock = ledger.clock
         self._firing = firing
@@ -63,40 +62,61 @@ class Schedules:
 
     async def add(self, schedule: Schedule, *, paused: bool = False) -> ScheduleEntry:
         """Store a new schedule; raises ScheduleExists if there is one by this name."""
-        entry = self._new(self._checked(schedule), paused=paused)
+        entry = self._new(await self._checked(schedule), paused=paused)
         if await self._store.put(KIND, schedule.name, encode(entry), expected=0) is None:
             raise ScheduleExists(schedule.name)
         await self._ring()
         return entry
 
-    async def put(self, schedule: Schedule, *, paused: bool | None = None) -> Put:
+    async def put(
+        self,
+        schedule: Schedule,
+        *,
+        paused: bool | None = None,
+        replaces: Callable[[str, Schedule | None], None] = lambda name, before: None,
+    ) -> Put:
         """Store a schedule, new or in place of the one by this name.
 
         That one's past is kept, and unless it is said otherwise whether it is paused. The next fire time changes only
-        if the times at which it recurs do.
+        if the times at which it recurs do. `replaces` is shown that one before, or None if it cannot be read, and
+        raises if it is to stay.
         """
-        self._checked(schedule)
+        await self._checked(schedule)
         for _ in range(_TRIES):
-            found = await self._find(schedule.name)
-            if found is None:
+            found = await self._records.find(FORM, schedule.name)
+            if isinstance(found, Unread):
+                if found.fault is Fault.NEWER:
+                    raise found.error
+                replaces(schedule.name, None)
+                entry, expected = self._new(schedule, paused=bool(paused)), found.version
+            elif found is None:
                 entry, expected = self._new(schedule, paused=bool(paused)), 0
             else:
-                entry, expected = self._amended(found.entry, schedule, paused), found.version
-                if entry == found.entry:
+                replaces(schedule.name, found.value.schedule)
+                entry, expected = self._amended(found.value, schedule, paused), found.version
+                if entry == found.value:
                     return Put(entry, created=False)
             if await self._store.put(KIND, schedule.name, encode(entry), expected=expected) is not None:
                 await self._ring()
-                return Put(entry, created=found is None)
+                return Put(entry, created=found is None or isinstance(found, Unread))
         raise _contended(schedule.name)
 
     async def declare(self, schedules: Iterable[Schedule]) -> None:
-        """Put the schedules that a program declares; what is as declared already is left alone."""
+        """Put the schedules that a program declares; what is as declared already is left alone.
+
+        So is one that cannot be read: somebody may have paused it, and has to decide about it. One that is over is not
+        stored anew: a program goes on working when what it declares has come to its end.
+        """
         for schedule in schedules:
-            await self.put(schedule)
+            found = await self._records.find(FORM, schedule.name)
+            if isinstance(found, Unread):
+                log.warning("schedule %s does not fire: %s", schedule.name, found.error)
+            elif found is not None or goes_on(schedule, self._clock.now()):
+                await self.put(schedule)
 
     async def all(self) -> list[ScheduleEntry]:
         """Every schedule, by name."""
-        return [kept.entry for kept in map(decode, await self._store.scan(KIND)) if kept is not None]
+        return (await self._records.read(FORM)).values
 
     async def lateness(self) -> Span:
         """How long ago the most overdue schedule should have fired; 0 if none is overdue."""
@@ -156,19 +176,19 @@ class Schedules:
     @staticmethod
     def foresee(schedule: Schedule, count: int, *, after: Instant) -> list[Instant]:
         """The fire times beyond an instant that a schedule has or, not stored yet, would have."""
-        if not 1 <= count <= MOST_PREVIEWED:
-            raise InvalidSchedule("count", f"count {count} is out of range; use 1 to {MOST_PREVIEWED:,}")
+        check_count("count", count, 1, MOST_PREVIEWED, InvalidSchedule)
         return list(itertools.islice(upcoming(check(schedule), after), count))
 
     async def fire(self) -> int:
         """Submit what is due, in whatever process this is called; how many tasks were. Needs an event loop."""
         return await self._firing.once()
 
-    def _checked(self, schedule: Schedule) -> Schedule:
+    async def _checked(self, schedule: Schedule) -> Schedule:
         check(schedule)
+        await self._ledger.book.refresh()
         now = self._clock.now()
         submission: Submission = template_of(schedule)
-        accept(submission, self._new_id(submission.queue, now), now, self._ledger.book.settings_of(submission.queue))
+        self._ledger.book.accept(submission, self._new_id(submission.queue, now), now)
         return schedule
 
     def _new(self, schedule: Schedule, *, paused: bool) -> ScheduleEntry:
@@ -200,20 +220,15 @@ class Schedules:
                 return entry
         raise _contended(name)
 
-    async def _get(self, name: str) -> Kept:
+    async def _get(self, name: str) -> KeptSchedule:
         found = await self._find(name)
         if found is None:
             raise ScheduleNotFound(name)
         return found
 
-    async def _find(self, name: str) -> Kept | None:
-        for record in await self._store.scan(KIND):
-            if record.name == name:
-                kept = decode(record)
-                if kept is None:
-                    raise StoreMismatch(f"the schedule {name!r} cannot be read; it is damaged, or of another version")
-                return kept
-        return None
+    async def _find(self, name: str) -> KeptSchedule | None:
+        found = await self._records.get(FORM, name)
+        return None if found is None else KeptSchedule(found.value, found.version)
 
     async def _ring(self) -> None:
         """Have every process look at the schedules again."""

@@ -1,15 +1,25 @@
-"""How queues and workers stand."""
+"""Counts over HTTP: their shapes and their endpoints."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from fairlead.core.instant import SECOND, Instant
+from fairlead.admin.circuits.api import CircuitShown, circuit_of, circuits_shown
+from fairlead.core.instant import SECOND, Instant, span
 from fairlead.core.task import Priority, State
-from fairlead.engine.stats import LineStats, QueueStats, Stats
-from fairlead.wire.circuits import CircuitShown, circuits_shown
-from fairlead.wire.moments import iso, maybe_iso
+from fairlead.core.tenancy import Role
+from fairlead.engine.metrics.throughput import Throughput as Ended
+from fairlead.engine.stats import LineStats, QueueStats, Stats, WorkerStats
+from fairlead.wire.endpoint import Empty, Endpoint
+from fairlead.wire.tasks import Name
+from fairlead.wire.times import iso, maybe_iso, maybe_parse_iso
+from fairlead.wire.words import ByPriority, ByState
+
+_WORDS: Final = {state: state.value for state in State}
+"""An enum takes its time to tell a value, and the states are told for every queue."""
 
 
 class PriorityStanding(Struct, kw_only=True):
@@ -24,13 +34,15 @@ class PriorityStanding(Struct, kw_only=True):
 class QueueStanding(Struct, kw_only=True):
     """How one queue stands."""
 
-    priorities: dict[str, PriorityStanding]
-    states: dict[str, int]
+    priorities: ByPriority[PriorityStanding]
+    states: ByState[int]
     """How many tasks are in each state."""
     types: dict[str, int]
     """How many tasks of each type are ready."""
     paused: bool = False
-    """Whether its tasks wait because someone paused it."""
+    """Whether its tasks wait because someone paused it, or because its settings cannot be read."""
+    unreadable: bool = False
+    """Whether its settings cannot be read: they were damaged and set aside, or are of a newer version."""
 
 
 class WorkerCounts(Struct, kw_only=True):
@@ -56,7 +68,7 @@ class Throughput(Struct, kw_only=True):
 class Standing(Struct, kw_only=True):
     """How all queues stand, or one of them if one was asked for."""
 
-    queues: dict[str, PriorityStanding]
+    queues: ByPriority[PriorityStanding]
     """By priority, all queues together."""
     workers: WorkerCounts
     """All workers, whatever queue was asked for."""
@@ -64,7 +76,7 @@ class Standing(Struct, kw_only=True):
     """Of all queues, whatever queue was asked for."""
     by_queue: dict[str, QueueStanding]
     """By the name of the queue."""
-    states: dict[str, int]
+    states: ByState[int]
     """How many tasks are in each state."""
     next_alarm: str | None
     """When a task next needs attention: it is due, or its lease or retention ends."""
@@ -76,13 +88,24 @@ class Standing(Struct, kw_only=True):
     """The task types that are paused, in whatever queue."""
     circuits: list[CircuitShown] = []
     """The circuits of task types, and how they stand."""
+    quarantined: dict[str, int] = {}
+    """How many records, tasks among them, are set aside because they cannot be decoded, by kind."""
+
+
+class SystemMetrics(Struct, kw_only=True):
+    """What the event `system.metrics` tells every few seconds."""
+
+    workers: WorkerCounts
+    throughput: Throughput
+    states: ByState[int]
+    """How many tasks are in each state."""
 
 
 class Sample(Struct, frozen=True, kw_only=True):
     """How all queues stood at one moment."""
 
     at: str
-    depths: dict[str, int]
+    depths: ByPriority[int]
     """Ready tasks, by priority."""
     oldest_age_seconds: float
     """How long the one that had waited longest had waited."""
@@ -136,22 +159,30 @@ def standing(stats: Stats, queue: str | None = None) -> Standing:
         journal_behind=stats.journal_behind,
         paused_types=list(stats.paused_types),
         circuits=circuits_shown(stats.circuits, stats.at),
+        quarantined=stats.quarantined,
     )
 
 
 def _sum(lines: list[LineStats]) -> PriorityStanding:
+    if len(lines) == 1:
+        return _line(*lines)
     return PriorityStanding(
         depth=sum(line.depth for line in lines),
         oldest_age_seconds=max((line.oldest_age for line in lines), default=0) / SECOND,
     )
 
 
+def _line(line: LineStats) -> PriorityStanding:
+    return PriorityStanding(depth=line.depth, oldest_age_seconds=line.oldest_age / SECOND)
+
+
 def _queue(queue: QueueStats) -> QueueStanding:
     return QueueStanding(
-        priorities={priority.word: _sum([line]) for priority, line in queue.lines.items()},
+        priorities={priority.word: _line(line) for priority, line in queue.lines.items()},
         states=_words(queue.states),
         types=queue.types,
         paused=queue.paused,
+        unreadable=queue.unreadable,
     )
 
 
@@ -160,4 +191,72 @@ def _states_of(queue: QueueStats | None) -> dict[State, int]:
 
 
 def _words(states: dict[State, int]) -> dict[str, int]:
-    return {state.value: count for state, count in states.items()}
+    return {_WORDS[state]: count for state, count in states.items()}
+
+
+class StatsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which queue."""
+
+    queue: Name | None = None
+    """Only this queue; one that has no tasks stands at zero."""
+
+
+SHOW_STATS: Final = Endpoint[StatsQuery, None](
+    method="GET",
+    path="/api/v1/queue/stats",
+    summary="Show the statistics of the queues",
+    role=Role.READ,
+    query=StatsQuery,
+    answers={200: Standing},
+)
+SHOW_HISTORY: Final = Endpoint[Empty, None](
+    method="GET",
+    path="/api/v1/queue/history",
+    summary="Show the recent statistics",
+    role=Role.READ,
+    answers={200: History},
+)
+
+
+def stats_of(standing: Standing) -> Stats:
+    """How the queues stand, as a server shows it."""
+    return Stats(
+        queues={name: _queue_of(each) for name, each in standing.by_queue.items()},
+        states=_counts(standing.states),
+        next_alarm=maybe_parse_iso(standing.next_alarm),
+        workers=WorkerStats(
+            active=standing.workers.active,
+            draining=standing.workers.draining,
+            dead=standing.workers.dead,
+            total_capacity=standing.workers.total_capacity,
+            used_capacity=standing.workers.used_capacity,
+        ),
+        throughput=Ended(
+            completed=standing.throughput.completed_last_minute, failed=standing.throughput.failed_last_minute
+        ),
+        promoted_today=standing.promoted_today,
+        journal_behind=standing.journal_behind,
+        paused_types=tuple(standing.paused_types),
+        circuits={shown.task_type: circuit_of(shown) for shown in standing.circuits},
+        quarantined=standing.quarantined,
+    )
+
+
+def _queue_of(standing: QueueStanding) -> QueueStats:
+    return QueueStats(
+        lines={priority: _line_of(standing.priorities.get(priority.word)) for priority in Priority},
+        states=_counts(standing.states),
+        types=standing.types,
+        paused=standing.paused,
+        unreadable=standing.unreadable,
+    )
+
+
+def _line_of(standing: PriorityStanding | None) -> LineStats:
+    if standing is None:
+        return LineStats()
+    return LineStats(depth=standing.depth, oldest_age=span(standing.oldest_age_seconds))
+
+
+def _counts(counts: dict[str, int]) -> dict[State, int]:
+    return {state: counts.get(state.value, 0) for state in State}

@@ -7,17 +7,17 @@ import sqlite3
 from typing import Any
 
 from fairlead._version import __version__
+from fairlead.app.config import DEFAULT
 from fairlead.cli.flags import AnySetting
 from fairlead.cli.options import COMMON, COMMON_WITH_STORE, Common, CommonWithStore, configured
 from fairlead.cli.output import Cell, Column, write, write_json, write_table
-from fairlead.sdk.configuration import DEFAULT
 
 
 def config(*, common: CommonWithStore = COMMON_WITH_STORE, **settings: AnySetting) -> None:
-    """Show every setting, its value, and where that came from.
+    """Show every setting, its value and where the value comes from.
 
-    The first that says counts: a flag, a FAIRLEAD_* variable, fairlead.toml, the default. A setting that cannot be is
-    an error, so this also checks a configuration before it is used. Passwords are not shown.
+    The first of these counts: a flag, a FAIRLEAD_* variable, fairlead.toml, the default. An invalid value is an
+    error, so this also checks a configuration before it is used. Passwords are not shown.
 
     Every setting can be given as a flag here and to `worker`, `serve` and `up`: `--lease-seconds 60`.
     """

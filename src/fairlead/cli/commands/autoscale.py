@@ -6,38 +6,37 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from fairlead.admin.autoscale.api import autoscale as shown
 from fairlead.cli import tables
-from fairlead.cli.moments import brief, check_seconds
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached, whole
 from fairlead.cli.output import Cell, write_json
-from fairlead.core.identity import check_name
-from fairlead.core.instant import SECOND, span
-from fairlead.core.scaling import WITHIN
-from fairlead.engine.inline import run_inline
-from fairlead.wire.scaling import autoscale as shown
+from fairlead.cli.times import brief
+from fairlead.core.health.autoscale import WITHIN
+from fairlead.core.instant import SECOND
+from fairlead.core.validation import span_of
+from fairlead.engine.runtime.inline import run_inline
 
 
 def autoscale(
     *,
-    queue: Annotated[str | None, Parameter(help="The queue that the workers serve; all if not said.")] = None,
+    queue: Annotated[str | None, Parameter(help="The queue that the workers serve; all by default.")] = None,
     within_seconds: Annotated[
-        float | None, Parameter(help="How soon what waits should be worked off; 60 if not said.", metavar="S")
+        float | None, Parameter(help="How soon the backlog should be done; 60 by default.", metavar="S")
     ] = None,
     capacity: Annotated[
-        int | None, Parameter(help="Tasks that a worker runs at once; as those that there are.", metavar="N")
+        int | None,
+        Parameter(
+            converter=whole,
+            help="Tasks that a worker runs at once; by default, as many as the current workers.",
+            metavar="N",
+        ),
     ] = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Show how much work waits, and suggest how many workers there should be."""
-    seconds = check_seconds("--within-seconds", within_seconds)
+    """Show the backlog, and suggest a number of workers."""
+    within = WITHIN if within_seconds is None else span_of("--within-seconds", within_seconds)
     with reached(common) as connection:
-        scaling = run_inline(
-            connection.inline().autoscale(
-                None if queue is None else check_name("queue", queue),
-                within=WITHIN if seconds is None else span(seconds),
-                capacity=capacity,
-            )
-        )
+        scaling = run_inline(connection.inline().autoscale(queue, within=within, capacity=capacity))
     if common.json:
         write_json(shown(scaling))
         return

@@ -7,15 +7,16 @@ from typing import Annotated, Final
 from cyclopts import App, Parameter
 from msgspec.structs import replace
 
-from fairlead.cli.moments import ago, check_seconds
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.admin.circuits.api import circuit_shown, circuits_shown
+from fairlead.admin.facade import Facade
+from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached, whole
 from fairlead.cli.output import Cell, Column, write, write_json, write_table
+from fairlead.cli.times import ago
 from fairlead.core.circuit import Circuit, CircuitSettings, CircuitState
 from fairlead.core.identity import check_name
-from fairlead.core.instant import SECOND, Instant, span
-from fairlead.engine.facade import Facade
-from fairlead.engine.inline import run_inline
-from fairlead.wire.circuits import circuit_shown, circuits_shown
+from fairlead.core.instant import SECOND, Instant
+from fairlead.core.validation import span_of
+from fairlead.engine.runtime.inline import run_inline
 
 STYLES: Final = {CircuitState.CLOSED: "green", CircuitState.OPEN: "bold red", CircuitState.HALF_OPEN: "yellow"}
 
@@ -23,15 +24,16 @@ TaskType = Annotated[str, Parameter(name="TYPE", help="The task type.")]
 
 circuits = App(
     name="circuits",
+    default_parameter=PLAIN,
     group_commands="Circuits",
-    help="""List, set, open and close the circuits of task types.
+    help="""List, set, open and close the circuit breakers of task types.
 
-    While the circuit of a type is open its tasks wait; a change counts within a second.""",
+    While the circuit breaker of a type is open, its tasks wait; a change applies within a second.""",
 )
 
 
 def list_circuits(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """List the circuits, and how they stand."""
+    """List the circuit breakers and their states."""
     with reached(common) as connection:
         engine = connection.inline()
         known, now = run_inline(engine.circuits.all()), engine.clock.now()
@@ -50,25 +52,28 @@ def change(
     /,
     *,
     failure_ratio: Annotated[
-        float | None, Parameter(help="Which share of failures opens it, such as 0.5.", metavar="SHARE")
+        float | None, Parameter(help="The share of failures that opens it, such as 0.5.", metavar="SHARE")
     ] = None,
     window: Annotated[float | None, Parameter(help="Over how long outcomes are counted.", metavar="SECONDS")] = None,
     min_outcomes: Annotated[
-        int | None, Parameter(help="On how few outcomes it never opens, such as 20.", metavar="N")
+        int | None,
+        Parameter(converter=whole, help="It never opens on fewer outcomes than this, such as 20.", metavar="N"),
     ] = None,
     open_for: Annotated[
-        float | None, Parameter(help="How long tasks wait before some are tried.", metavar="SECONDS")
+        float | None, Parameter(help="How long tasks wait before some are tried again.", metavar="SECONDS")
     ] = None,
-    probes: Annotated[int | None, Parameter(help="How many are tried then; all must pass.", metavar="N")] = None,
+    probes: Annotated[
+        int | None, Parameter(converter=whole, help="How many are tried then; all must pass.", metavar="N")
+    ] = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Give a task type a circuit, or its circuit other settings. What is not said stays, or is at its default."""
+    """Set the circuit breaker of a task type. Options that are left out stay as they are, or at their default."""
     check_name("task_type", task_type)
     given = {
         "failure_ratio": failure_ratio,
-        "window": None if window is None else span(check_seconds("--window", window) or 0.0),
+        "window": None if window is None else span_of("--window", window),
         "min_outcomes": min_outcomes,
-        "open_for": None if open_for is None else span(check_seconds("--open-for", open_for) or 0.0),
+        "open_for": None if open_for is None else span_of("--open-for", open_for),
         "probes": probes,
     }
     said = {name: value for name, value in given.items() if value is not None}
@@ -81,7 +86,7 @@ def change(
 
 
 def remove(task_type: TaskType, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """Take a task type's circuit away, so that its tasks are claimed whatever becomes of them."""
+    """Remove the circuit breaker of a task type: its tasks are claimed however many fail."""
     with reached(common) as connection:
         engine = connection.inline()
         circuit = run_inline(engine.circuits.remove(task_type))
@@ -92,14 +97,14 @@ def remove(task_type: TaskType, /, *, common: CommonWithStore = COMMON_WITH_STOR
 
 
 def open_circuit(task_type: TaskType, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """Open a circuit by hand: the type's tasks wait, and some are tried after the usual time. What runs goes on."""
+    """Open a circuit breaker by hand: the type's tasks wait, and some are tried after the usual time."""
     with reached(common) as connection:
         engine = connection.inline()
         _report(engine, task_type, run_inline(engine.circuits.open(task_type)), common)
 
 
 def close_circuit(task_type: TaskType, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """Close a circuit by hand: the type's tasks are claimed again, and what was counted is forgotten."""
+    """Close a circuit breaker by hand: the type's tasks are claimed again, and its counts start at zero."""
     with reached(common) as connection:
         engine = connection.inline()
         _report(engine, task_type, run_inline(engine.circuits.close(task_type)), common)
@@ -117,7 +122,7 @@ def _report(engine: Facade, task_type: str, circuit: Circuit, common: CommonWith
     if common.json:
         write_json(circuit_shown(task_type, circuit, now))
     else:
-        write(f"the circuit of {described(task_type, circuit, now)}; it opens {_opens(circuit.settings)}")
+        write(f"the circuit breaker of {described(task_type, circuit, now)}; it opens {_opens(circuit.settings)}")
 
 
 def _row(task_type: str, circuit: Circuit, now: Instant) -> list[Cell | str]:

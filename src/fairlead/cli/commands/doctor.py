@@ -5,20 +5,20 @@ from __future__ import annotations
 import warnings
 from typing import Final
 
+from fairlead.admin.doctor.api import diagnosis_shown
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
 from fairlead.cli.output import Cell, write, write_json, write_styled
-from fairlead.core.diagnosis import Diagnosis, Finding, Level
 from fairlead.core.errors import FairleadError, InvalidSettings, StoreMismatch, StoreRefused
-from fairlead.engine.inline import run_inline
-from fairlead.wire.doctor import diagnosis_shown
+from fairlead.core.health.diagnosis import Diagnosis, Finding, Level
+from fairlead.engine.runtime.inline import run_inline
 
 _STYLES: Final = {Level.GREEN: "green", Level.YELLOW: "yellow", Level.RED: "bold red"}
 
 
 def doctor(*, common: CommonWithStore = COMMON_WITH_STORE) -> int:
-    """Examine the store, its durability, clocks, versions, limits and what was left behind; say what to do about it.
+    """Check the store's durability, clocks, versions, limits and leftovers, and say how to fix each problem.
 
-    It changes nothing. The exit code is 1 if anything is red: tasks may be lost, or do not move.
+    It changes nothing. The exit code is 1 if anything is red: tasks may be lost, or are stuck.
     """
     diagnosis = _diagnosed(common)
     if common.json:
@@ -46,7 +46,10 @@ def _remedy(error: FairleadError) -> str:
         case StoreMismatch():
             return "run `fairlead migrate` if the schema is behind; otherwise upgrade fairlead, or use another store"
         case StoreRefused():
-            return "give a key with the role admin in FAIRLEAD_API_KEY; `fairlead keys create` makes one"
+            return (
+                "correct user and password in the store URL; a server wants a key with the role admin in "
+                "FAIRLEAD_API_KEY, and `fairlead keys create` makes one"
+            )
         case _:
             return "see that it runs and that this host reaches it; `fairlead config` shows which store is meant"
 

@@ -6,20 +6,21 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from fairlead.cli.moments import ago, parse
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, connected, words
+from fairlead.admin.keys.service import ApiKey, Keyring, parse_roles
+from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, connected, words
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
+from fairlead.cli.times import ago, parse
 from fairlead.core.instant import Instant
-from fairlead.engine.inline import run_inline
-from fairlead.engine.keys import ApiKey, Keyring, parse_roles
-from fairlead.wire.moments import maybe_iso
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.wire.times import maybe_iso
 
 keys = App(
     name="keys",
+    default_parameter=PLAIN,
     group_commands="Keys",
-    help="""Make, list and revoke the API keys of a store.
+    help="""Create, list and revoke the API keys of a store.
 
-    Servers look them up every few seconds: a new key works at once, a revoked one stops working within five seconds.
+    A new key works at once; a revoked key stops working within five seconds.
     From the first key on, every call to a server needs one.""",
 )
 
@@ -31,37 +32,40 @@ def create(
     roles: Annotated[
         str,
         Parameter(
-            help="What it may do: `submit` tasks, `read` how things stand, `work` on tasks, or `admin` for everything.",
+            help="What it may do: `submit` tasks, `read` tasks and figures, `work` on tasks, or `admin` for all.",
             metavar="A,B",
         ),
     ],
     tenant: Annotated[
-        str | None, Parameter(help="The only tenant that its holder may name; any if not said.", metavar="NAME")
+        str | None,
+        Parameter(
+            help="The tenant that it is bound to: it sees no other's tasks. Any by default.",
+            metavar="NAME",
+        ),
     ] = None,
     expires: Annotated[
         str | None,
         Parameter(
-            help="When it ends: +90d, or 2027-01-01T00:00Z; never if not said.",
+            help="When it expires: +90d, or 2027-01-01T00:00Z; never by default.",
             metavar="MOMENT",
             allow_leading_hyphen=True,
         ),
     ] = None,
-    rate: Annotated[
+    rate_limit: Annotated[
         float | None,
         Parameter(
-            help="Requests a second that each server takes from it, 0 for no limit; the server's `rate_limit` if not "
-            "said.",
+            help="Requests a second from one key, 0 for no limit; the server's `rate_limit` by default.",
             metavar="N",
         ),
     ] = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Make a key and show it, this once: the store keeps a hash of it only."""
+    """Create a key and show it once: the store keeps only its hash."""
     wanted = parse_roles(words(roles))
     with connected(common, create=True) as connection:
         engine = connection.inline()
         until = None if expires is None else parse("--expires", expires, engine.clock.now())
-        made = run_inline(Keyring(engine).create(name, wanted, tenant=tenant, expires=until, rate=rate))
+        made = run_inline(Keyring(engine).create(name, wanted, tenant=tenant, expires=until, rate=rate_limit))
     if common.json:
         write_json({**_shape(made.key), "key": made.text})
         return
@@ -70,17 +74,23 @@ def create(
 
 
 def list_keys(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """List the keys, the oldest first. What they are is not shown: nobody knows it but their holders."""
+    """List the keys, the oldest first, without their secrets: the store does not know them."""
     with connected(common) as connection:
         engine = connection.inline()
-        found = run_inline(Keyring(engine).keys())
+        found, unread = run_inline(Keyring(engine).read())
         now = engine.clock.now()
     if common.json:
         for key in found:
             write_json(_shape(key))
         return
+    for unreadable in unread:
+        remedy = f"`fairlead quarantine show key/{unreadable}` says what to do"
+        warning = f"{unreadable} cannot be read: nobody can log in with it, and it still counts as a key; {remedy}"
+        write_styled([Cell(warning, "red")])
+    if unread and not found:
+        return
     if not found:
-        write("no keys: servers let anybody on their own machine do everything, and nobody else")
+        write("no keys: servers answer only their own machine, and allow it everything")
         return
     write_table(
         [Column("ID"), Column("NAME", cut=True), Column("ROLES"), Column("TENANT", cut=True, optional=True),

@@ -9,7 +9,9 @@ from cyclopts import Parameter
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import write, write_json
 from fairlead.core.errors import InvalidSettings
-from fairlead.sdk.configuration import masked
+from fairlead.core.text.secret_mask import masked
+from fairlead.storage.credentials import with_command
+from fairlead.storage.open import is_postgres
 
 
 def migrate(
@@ -20,17 +22,16 @@ def migrate(
     *,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Bring the schema of a PostgreSQL store, and of the journal if there is one, up to date.
+    """Update the schema of a PostgreSQL store, and of the journal if there is one.
 
     Needed after an upgrade that says so. A schema that is up to date is left alone.
     """
     configuration = configured(common)
-    store = configuration.store if url is None else url
-    journal = configuration.journal if url is None else None
-    is_postgres = store.startswith(("postgresql:", "postgres:"))
-    if not is_postgres and journal is None:
+    store = configuration.store_url if url is None else with_command(url, configuration.credentials_command)
+    journal = configuration.journal_url if url is None else None
+    if not is_postgres(store) and journal is None:
         raise InvalidSettings(f"the store {masked(store)} has no schema to migrate; only PostgreSQL stores have")
-    if is_postgres:
+    if is_postgres(store):
         from fairlead.storage.postgres.schema import migrate as migrate_store
 
         _report(store, migrate_store(store), as_json=common.json)

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from fairlead.cli.moments import ago
-from fairlead.cli.operating import follow, progress_of
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.admin.operations.api import OperationShown, operation_shown
+from fairlead.cli.commands.tasks.bulk_options import Detach, follow, progress_of
+from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
+from fairlead.cli.times import ago
 from fairlead.core.instant import Instant
 from fairlead.core.operation import Operation, Stage
-from fairlead.engine.inline import run_inline
-from fairlead.wire.moments import iso
-from fairlead.wire.operations import OperationShown, operation_shown
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.wire.times import iso
 
 Id = Annotated[str, Parameter(name="ID", help="Id of the operation.")]
 
@@ -28,11 +28,12 @@ _STYLES = {
 
 operations = App(
     name="operations",
+    default_parameter=PLAIN,
     group_commands="Operations",
-    help="""List, show, pause, resume and cancel actions on many tasks.
+    help="""List, show, pause, resume and cancel operations: actions on many tasks at once.
 
-    One begins with `fairlead dlq replay -q`, `fairlead dlq discard -q` or `fairlead cancel -q`. Whichever worker or
-    server runs works on it, and it is kept until 30 days after its end.""",
+    One begins with `fairlead dlq replay -q`, `fairlead dlq discard -q` or `fairlead cancel -q`. Any running worker
+    or server carries it out, and it is listed until 30 days after its end.""",
 )
 
 
@@ -54,7 +55,7 @@ def list_operations(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
 
 
 def show(operation_id: Id, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """Show an operation: what it is, how far, and who began it."""
+    """Show an operation: what it does, its progress, and who started it."""
     with reached(common) as connection:
         engine = connection.inline()
         operation, now = run_inline(engine.operations.get(operation_id)), engine.clock.now()
@@ -62,7 +63,7 @@ def show(operation_id: Id, /, *, common: CommonWithStore = COMMON_WITH_STORE) ->
 
 
 def pause(operation_id: Id, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """Stop an operation until it is resumed; the batch under way is still done."""
+    """Pause an operation until it is resumed; the current batch is finished first."""
     with reached(common) as connection:
         engine = connection.inline()
         _write(run_inline(engine.operations.pause(operation_id)), engine.clock.now(), as_json=common.json)
@@ -72,10 +73,10 @@ def resume(
     operation_id: Id,
     /,
     *,
-    detach: Annotated[bool, Parameter(help="Do not wait; whichever worker or server runs does it.")] = False,
+    detach: Detach = False,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
-    """Let an operation go on from where it was, also past its canary, and see it through. Ctrl-C pauses it."""
+    """Resume an operation where it stopped, also after its canary, and wait for its end. Ctrl-C pauses it."""
     with reached(common) as connection:
         engine = connection.inline()
         operation = run_inline(engine.operations.resume(operation_id))
@@ -86,7 +87,7 @@ def resume(
 
 
 def cancel(operation_id: Id, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """End an operation; what is done stays done."""
+    """Cancel an operation; tasks that were changed stay changed."""
     with reached(common) as connection:
         engine = connection.inline()
         _write(run_inline(engine.operations.cancel(operation_id)), engine.clock.now(), as_json=common.json)

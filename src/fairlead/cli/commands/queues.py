@@ -3,30 +3,75 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 from cyclopts import App, Parameter
 
-from fairlead.cli.circuits import described
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.admin.facade import Facade
+from fairlead.admin.queues.api import queue_shown
+from fairlead.cli.commands.circuits import described
+from fairlead.cli.commands.tasks.bulk_options import Yes
+from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
-from fairlead.cli.queue_settings import Name, change, in_short, said_of
+from fairlead.cli.setting_options import DEFAULT, labelled, option_texts, parsed
 from fairlead.core.circuit import CircuitState
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import check_name
-from fairlead.core.queue import QueueSettings
+from fairlead.core.queues.queue import QueueOptions, QueueSettings, changed
 from fairlead.core.task import WAITING, State
-from fairlead.engine.facade import Facade
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.stats import QueueStats, Stats
-from fairlead.wire.queues import queue_shown
+
+Name = Annotated[str, Parameter(name="QUEUE", help="Its name.")]
+
+if TYPE_CHECKING:
+    Options: TypeAlias = Any
+else:
+    Options = Annotated[option_texts(QueueSettings), Parameter(name="*")]
+
+_NONE: Final[Any] = option_texts(QueueSettings)()
+
+
+def change(
+    queue: Name,
+    /,
+    *,
+    texts: Options = _NONE,
+    reset: Annotated[bool, Parameter(help="First remove all of the queue's own settings.")] = False,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Change a queue's bound, its order of service, its limits, the defaults of its tasks, or its tenant.
+
+    The value `default` removes the queue's own setting, so that the one for all queues applies.
+    """
+    options = cast(QueueOptions, parsed(QueueSettings, texts))
+    if not options and not reset:
+        raise InvalidSettings("nothing is to be changed; say what with --bound, --order, --priority, … or --reset")
+    changed(QueueSettings(), options)
+    with reached(common, create=True) as connection:
+        engine = connection.inline()
+        if reset:
+            run_inline(engine.queues.reset(queue))
+        own = run_inline(engine.queues.change(queue, **options))
+    if common.json:
+        write_json(queue_shown(queue, own))
+        return
+    said = in_short(own)
+    write(f"queue {queue} has {said}" if said else f"queue {queue} has the settings of all")
+
+
+def in_short(own: QueueSettings) -> str:
+    """What is said of a queue alone, on one line."""
+    return ", ".join(f"{label} {value}" for label, value in labelled(own).items() if value != DEFAULT)
+
 
 queues = App(
     name="queues",
+    default_parameter=PLAIN,
     group_commands="Queues",
     help="""List, pause, resume, change and purge queues.
 
-    A change counts within a second, in every worker and server of the store.""",
+    A change applies within a second, in every worker and server of the store.""",
 )
 
 
@@ -52,7 +97,7 @@ def list_queues(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
 
 
 def show(queue: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """Show a queue: whether it is paused, its tasks, and what is said of it alone."""
+    """Show a queue: whether it is paused, its tasks and its own settings."""
     with reached(common) as connection:
         engine = connection.inline()
         own = run_inline(engine.queues.get(queue))
@@ -63,7 +108,9 @@ def show(queue: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None
         write_json(queue_shown(queue, own, stats))
         return
     _field("queue", queue, "bold")
-    _field("state", *_state(own))
+    _field("state", *_state(own, stats))
+    if stats is not None and stats.unreadable:
+        _field("", f"its settings cannot be read; `fairlead quarantine show queue/{queue}` says what to do", "red")
     counts = {} if stats is None else {state: count for state, count in stats.states.items() if count}
     _field("tasks", ", ".join(f"{count:,} {state}" for state, count in counts.items()) or "none")
     held = [] if stats is None else [task_type for task_type in paused_types if stats.types.get(task_type)]
@@ -71,10 +118,10 @@ def show(queue: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None
         _field("", f"of paused types: {', '.join(held)}", "yellow")
     for task_type, circuit in sorted(stood.circuits.items()):
         if circuit.state is not CircuitState.CLOSED and stats is not None and stats.types.get(task_type):
-            _field("", f"circuit of {described(task_type, circuit, now)}", "yellow")
+            _field("", f"circuit breaker of {described(task_type, circuit, now)}", "yellow")
     if stats is not None and stats.running:
         _field("running", ", ".join(f"{count:,} {task_type}" for task_type, count in sorted(stats.running.items())))
-    for label, value in said_of(own).items():
+    for label, value in labelled(own).items():
         _field(label, value)
 
 
@@ -87,9 +134,9 @@ def pause(
     ] = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Have the tasks of a queue, or of a task type, wait until it is resumed.
+    """Pause a queue, or a task type: its tasks wait until it is resumed.
 
-    It still takes tasks, and what runs goes on.
+    It still accepts tasks, and running tasks continue.
     """
     _hold(queue, task_type, common, paused=True)
 
@@ -103,7 +150,7 @@ def resume(
     ] = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Let the tasks of a paused queue, or of a paused task type, run again."""
+    """Resume a paused queue, or a paused task type: its tasks run again."""
     _hold(queue, task_type, common, paused=False)
 
 
@@ -111,10 +158,10 @@ def purge(
     queue: Name,
     /,
     *,
-    yes: Annotated[bool, Parameter(help="Do not ask whether it is meant.")] = False,
+    yes: Yes = False,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
-    """Remove the tasks that wait in a queue, for good. What runs goes on."""
+    """Delete the tasks that wait in a queue for good. Running tasks continue."""
     check_name("queue", queue)
     with reached(common) as connection:
         engine = connection.inline()
@@ -133,7 +180,7 @@ def purge(
 
 def _confirmed(engine: Facade, queue: str) -> bool:
     if not sys.stdin.isatty():
-        raise InvalidSettings(f"a purge of {queue!r} cannot be undone, and nobody is there to ask; say --yes")
+        raise InvalidSettings(f"a purge of {queue!r} cannot be undone, and there is no terminal to ask on; pass --yes")
     stats = run_inline(engine.stats()).queues.get(queue)
     waiting = 0 if stats is None else sum(stats.states[state] for state in WAITING)
     # On stderr: what a script reads from stdout is the answer alone.
@@ -159,14 +206,14 @@ def _hold(queue: str | None, task_type: str | None, common: CommonWithStore, *, 
         write_json({**what, "paused": paused})
         return
     name = f"queue {queue}" if queue is not None else f"task type {task_type}"
-    write(f"{name} is paused; what runs goes on" if paused else f"{name} is resumed")
+    write(f"{name} is paused; running tasks continue" if paused else f"{name} is resumed")
 
 
 def _row(name: str, own: QueueSettings, stats: Stats) -> list[Cell | str]:
     queue: QueueStats | None = stats.queues.get(name)
     counts = {} if queue is None else queue.states
     said = in_short(own)
-    word, style = _state(own)
+    word, style = _state(own, queue)
     return [
         Cell(name, "bold"),
         Cell(word, style),
@@ -175,7 +222,9 @@ def _row(name: str, own: QueueSettings, stats: Stats) -> list[Cell | str]:
     ]
 
 
-def _state(own: QueueSettings) -> tuple[str, str]:
+def _state(own: QueueSettings, stats: QueueStats | None) -> tuple[str, str]:
+    if stats is not None and stats.unreadable:
+        return "unreadable", "red"
     return ("paused", "yellow") if own.paused else ("open", "green")
 
 

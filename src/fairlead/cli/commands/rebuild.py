@@ -6,20 +6,22 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
+from fairlead.app.config import Configuration
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import console, write, write_json
 from fairlead.core.errors import InvalidSettings
-from fairlead.sdk.configuration import Configuration
-from fairlead.storage.journal.rebuilding import Rebuilding, Rebuilt
-from fairlead.storage.journal.store import JournalStore
-from fairlead.storage.opening import open_store
+from fairlead.storage.open import open_store
+
+if TYPE_CHECKING:
+    from fairlead.storage.journal.rebuild import Rebuilt
 
 Tell = Callable[[int, int], None]
 
 
 def rebuild(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """Put every task that had not ended back into a Redis that has lost it, from the journal.
+    """Rebuild a Redis store that has lost data: put back every unfinished task from the journal.
 
     Tasks that are there are left alone, so it may be interrupted and repeated, and workers may run meanwhile. What was
     executing waits again, with the wait it had.
@@ -32,17 +34,18 @@ def rebuild(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
     if common.json:
         write_json({"looked_at": done.looked_at, "put_back": done.put_back})
     else:
-        write(f"{done.put_back:,} tasks are back; {done.looked_at - done.put_back:,} were there already")
+        write(f"{done.put_back:,} tasks put back; {done.looked_at - done.put_back:,} were not lost")
 
 
 async def _rebuild(configuration: Configuration, tell: Tell) -> Rebuilt:
-    store = await open_store(configuration.store, journal=configuration.journal_url)
+    # It says, before anything else, what is not installed.
+    store = await open_store(configuration.store_url, journal=configuration.journal_url)
+    from fairlead.storage.journal.store import JournalStore
+
     try:
         if not isinstance(store, JournalStore):
             raise AssertionError("a store with a journal is a journal store")
-        now = await store.time() or 0
-        rules = configuration.engine_settings().rules
-        return await Rebuilding(store.hot, store.journal, now=now, rules=rules).run(tell)
+        return await store.rebuild(configuration.engine_settings().rules, tell)
     finally:
         await store.close()
 

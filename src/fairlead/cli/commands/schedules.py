@@ -7,36 +7,37 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 from msgspec.structs import replace
 
-from fairlead.cli.moments import ago, check_seconds, moment, parse
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached, words
+from fairlead.admin.schedules.api import previewed, shown
+from fairlead.admin.schedules.service import Schedules
+from fairlead.app.cron import schedule_of
+from fairlead.app.task_type import template
+from fairlead.cli.commands.tasks.submit import parameters_of
+from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, SharedWithStore, reached, whole, words
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
-from fairlead.cli.showing import brief
-from fairlead.cli.submitting import parameters_of
 from fairlead.cli.tables import write_document, write_field
+from fairlead.cli.task_json import brief
+from fairlead.cli.times import ago, check_seconds, moment, parse
 from fairlead.core.errors import InvalidSchedule
 from fairlead.core.instant import SECOND, Instant
-from fairlead.core.schedule import Missed, Overlap, Schedule, ScheduleEntry
+from fairlead.core.schedules.cron import local, zone_of
+from fairlead.core.schedules.schedule import Missed, Overlap, Schedule, ScheduleEntry
 from fairlead.core.submission import Submission
-from fairlead.core.zones import local, zone_of
-from fairlead.engine.clock import SystemClock
-from fairlead.engine.inline import run_inline
-from fairlead.engine.scheduling import Schedules
-from fairlead.sdk.cron import schedule_of
-from fairlead.sdk.definition import template
-from fairlead.wire.moments import iso
-from fairlead.wire.schedules import previewed, shown
+from fairlead.engine.runtime.clock import SystemClock
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.wire.times import iso
 
 schedule = App(
     name="schedule",
+    default_parameter=PLAIN,
     group_commands="Schedules",
-    help="""Submit tasks again and again, by the clock.
+    help="""Add, list, pause and run schedules, which submit tasks at set times (cron).
 
     Servers and workers fire schedules, any number of them at once; each fire time submits one task.""",
 )
 
 Name = Annotated[str, Parameter(name="NAME", help="Name of the schedule.")]
 Timezone = Annotated[
-    str | None, Parameter(help="Whose wall clock it goes by, such as Europe/Berlin; UTC if not said.", metavar="ZONE")
+    str | None, Parameter(help="Time zone of its fire times, such as Europe/Berlin; UTC by default.", metavar="ZONE")
 ]
 Start = Annotated[str | None, Parameter(help="No fire time is before this moment.", metavar="MOMENT")]
 End = Annotated[str | None, Parameter(help="No fire time is after this moment: 2027-01-01, or +30d.", metavar="MOMENT")]
@@ -66,17 +67,18 @@ def add(
     missed: Annotated[
         str | None,
         Parameter(
-            help="What becomes of fire times that passed while nothing ran: `skip`, `run_once` if not said, `run_all`.",
+            help="What becomes of fire times that passed while nothing ran: `skip`, `run_once` (default), `run_all`.",
             metavar="WORD",
         ),
     ] = None,
     missed_cap: Annotated[
-        int | None, Parameter(help="How many of them `run_all` makes up for; 100 if not said.", metavar="N")
+        int | None,
+        Parameter(converter=whole, help="How many of them `run_all` makes up for; 100 by default.", metavar="N"),
     ] = None,
     overlap: Annotated[
         str | None,
         Parameter(
-            help="What becomes of a fire time while the task before has not ended: `allow` if not said, `skip`, "
+            help="What becomes of a fire time while the task before has not ended: `allow` (default), `skip`, "
             "`replace`.",
             metavar="WORD",
         ),
@@ -89,12 +91,14 @@ def add(
     priority: Annotated[str | None, Parameter(help="critical, high, medium or low.", metavar="WORD")] = None,
     queue: Annotated[str | None, Parameter(help="Queue to wait in.", metavar="NAME")] = None,
     timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.", metavar="S")] = None,
-    max_retries: Annotated[int | None, Parameter(help="How often a failure is tried again.", metavar="N")] = None,
+    max_retries: Annotated[
+        int | None, Parameter(converter=whole, help="How often a failure is tried again.", metavar="N")
+    ] = None,
     requires: Annotated[str | None, Parameter(help="Capabilities that its worker must have.", metavar="A,B")] = None,
     tag: Annotated[tuple[str, ...], Parameter(help="A tag; may be given more than once.", metavar="NAME")] = (),
-    paused: Annotated[bool, Parameter(help="Add it, and let it fire only once it is resumed.")] = False,
+    paused: Annotated[bool, Parameter(help="Add it paused: it fires once it is resumed.")] = False,
     replaced: Annotated[
-        bool, Parameter(name="--replace", help="Replace the one by this name; it stays paused if it is.")
+        bool, Parameter(name="--replace", help="Replace the schedule of this name; it stays paused if it is.")
     ] = False,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
@@ -125,10 +129,13 @@ def list_schedules(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
     with reached(common) as connection:
         engine = connection.inline()
         entries, now = run_inline(engine.schedules.all()), engine.clock.now()
+        aside = 0 if common.json else run_inline(engine.stats()).quarantined.get("schedule", 0)
     if common.json:
         for entry in entries:
             write_json(shown(entry))
         return
+    if aside:
+        write_styled([Cell(f"{aside:,} cannot be read and do not fire; `fairlead quarantine list` shows them", "red")])
     if not entries:
         write("no schedules")
         return
@@ -144,7 +151,7 @@ def list_schedules(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
 
 
 def show(name: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """Show one schedule: its task, its policies and how it stands."""
+    """Show one schedule: its task, its policies and its state."""
     with reached(common) as connection:
         engine = connection.inline()
         entry, now = run_inline(engine.schedules.get(name)), engine.clock.now()
@@ -155,14 +162,14 @@ def show(name: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
 
 
 def pause(name: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """Let a schedule fire no more until it is resumed."""
+    """Pause a schedule: it does not fire until it is resumed."""
     with reached(common) as connection:
         entry = run_inline(connection.inline().schedules.pause(name))
     _answer(entry, common, f"{name} is paused")
 
 
 def resume(name: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """Let a paused schedule fire again; what passed meanwhile is not made up for."""
+    """Resume a paused schedule; fire times that have passed are not made up for."""
     with reached(common) as connection:
         engine = connection.inline()
         entry = run_inline(engine.schedules.resume(name))
@@ -192,15 +199,17 @@ def preview(
     /,
     *,
     cron: Annotated[
-        str | None, Parameter(help="Instead of a schedule that is there, when one would fire.", metavar="CRON")
+        str | None, Parameter(help="A cron expression, instead of the name of a schedule.", metavar="CRON")
     ] = None,
     timezone: Timezone = None,
     start: Start = None,
     end: End = None,
-    count: Annotated[int, Parameter(help="How many fire times, up to 1,000; 10 if not said.", metavar="N")] = 10,
+    count: Annotated[
+        int, Parameter(converter=whole, help="How many fire times, up to 1,000; 10 by default.", metavar="N")
+    ] = 10,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Show the next fire times of a schedule, or with `--cron` those of one that is not there."""
+    """Show the next fire times of a schedule, or of any cron expression with `--cron`."""
     if (name is None) == (cron is None):
         raise InvalidSchedule("cron", "preview needs a schedule's name, or --cron with an expression; give one of them")
     if name is None:

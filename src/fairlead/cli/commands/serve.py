@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter
 
 from fairlead._version import __version__
+from fairlead.admin.engine import AdminEngine
+from fairlead.app.config import Configuration
+from fairlead.app.config_keys import KEYS
+from fairlead.app.connection import Connection
 from fairlead.cli import flags
+from fairlead.cli.commands.worker import leave_at_once
 from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
-from fairlead.cli.working import leave_at_once
+from fairlead.core import extras
 from fairlead.core.errors import InvalidSettings
-from fairlead.engine.engine import Engine
-from fairlead.engine.metrics import Metrics
-from fairlead.sdk.configuration import Configuration, masked
-from fairlead.sdk.connection import Connection
-from fairlead.sdk.keys import KEYS
-from fairlead.storage.opening import check_journal, check_url
-from fairlead.worker.serving import Service
-from fairlead.worker.serving import serve as run_services
+from fairlead.core.text.secret_mask import masked
+from fairlead.engine.metrics.collector import Metrics
+from fairlead.storage.open import check_journal, check_url
+from fairlead.worker.process import Service
+from fairlead.worker.process import serve as run_services
 
 if TYPE_CHECKING:
-    from fairlead.server.running import Server
+    from fairlead.server.server import Server
 
 log = logging.getLogger("fairlead.cli")
 
-NEEDED: Final = ("starlette", "uvicorn", "httptools", "websockets")
-"""What the server needs beyond a bare install."""
-INSTALL: Final = "install it with `pip install 'fairlead[server]'`"
+INSTALL: Final = f"install it with `{extras.install('server')}`"
 
 _ENVELOPE: Final = 256 * 1024
 """What a request may have around its parameters, in bytes."""
@@ -75,11 +75,11 @@ def serve(
     transitions = start_logs(configuration, common)
     if not has_server():
         raise InvalidSettings(f"the server is not installed; {INSTALL}")
-    check_url(configuration.store)
-    check_journal(configuration.store, configuration.journal_url)
+    check_url(configuration.store_url)
+    check_journal(configuration.store_url, configuration.journal_url)
     metrics = Metrics()
     connection = Connection(
-        configuration.store,
+        configuration.store_url,
         configuration.engine_settings(),
         journal=configuration.journal_url,
         observers=[transitions, metrics],
@@ -106,20 +106,21 @@ def serve(
         sys.stdout.flush()
 
     run_services(prepare, connection.close, ready)
-    log.info("left")
+    log.info("stopped")
 
 
 def has_server() -> bool:
     """Whether the packages that the server needs are installed."""
-    return all(importlib.util.find_spec(name) is not None for name in NEEDED)
+    return all(importlib.util.find_spec(name) is not None for name in extras.EXTRAS["server"])
 
 
 async def open_server(
-    engine: Engine, configuration: Configuration, metrics: Metrics, *, sweep: bool = True, try_it: bool = False
+    engine: AdminEngine, configuration: Configuration, metrics: Metrics, *, sweep: bool = True, try_it: bool = False
 ) -> Server:
     """A server as the configuration wants it; it listens already. With `try_it` the dashboard has its playground."""
-    from fairlead.server import running
-    from fairlead.server.binding import Binding
+    from fairlead.server import server as running
+    from fairlead.server.http.connections import allow_files
+    from fairlead.server.listeners import Binding
     from fairlead.server.settings import ServerSettings
 
     defaults = ServerSettings()
@@ -128,6 +129,8 @@ async def open_server(
         batch_limit=max(defaults.batch_limit, configuration.payload_limit + _ENVELOPE),
         rate_limit=configuration.rate_limit,
         rate_burst=configuration.rate_burst,
+        connection_limit=configuration.connection_limit,
+        connection_limit_per_peer=configuration.connection_limit_per_peer,
         session_seconds=configuration.session_seconds,
         try_it=try_it or configuration.try_it,
     )
@@ -141,6 +144,7 @@ async def open_server(
         trusted_proxies=configuration.trusted_proxies or "",
         grace_seconds=configuration.drain_seconds,
     )
+    allow_files(settings.connection_limit)
     return await running.open_server(engine, binding, settings, sweep=sweep, metrics=metrics)
 
 

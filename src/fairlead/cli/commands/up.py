@@ -11,22 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fairlead._version import __version__
+from fairlead.app.app import Fairlead
+from fairlead.app.builtin import builtin_app
+from fairlead.app.config import Configuration
+from fairlead.app.config_keys import KEYS
 from fairlead.cli import flags
+from fairlead.cli.commands.serve import INSTALL, has_server, open_server
+from fairlead.cli.commands.worker import leave_at_once
 from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
-from fairlead.cli.serving import INSTALL, has_server, open_server
-from fairlead.cli.working import leave_at_once
-from fairlead.engine.metrics import Metrics
-from fairlead.sdk.app import Fairlead
-from fairlead.sdk.builtin import builtin_app
-from fairlead.sdk.configuration import Configuration, masked
-from fairlead.sdk.keys import KEYS
-from fairlead.worker.serving import Service, serve
+from fairlead.core.text.secret_mask import masked
+from fairlead.engine.metrics.collector import Metrics
+from fairlead.worker.process import Service, serve
 from fairlead.worker.worker import WorkerSettings
 
 if TYPE_CHECKING:
-    from fairlead.server.running import Server
+    from fairlead.server.server import Server
 
 log = logging.getLogger("fairlead.cli")
 
@@ -75,7 +76,7 @@ def up(
         sys.stdout.flush()
 
     serve(prepare, app.close, ready)
-    log.info("left; what was not finished waits in the store")
+    log.info("stopped; unfinished tasks wait in the store")
 
 
 async def _worker(app: Fairlead, configuration: Configuration) -> Service:

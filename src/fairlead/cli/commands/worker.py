@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import faulthandler
 import logging
 import os
 import signal
 import sys
+import threading
 from typing import Annotated, Final, NoReturn
 
 from cyclopts import Parameter
 
+from fairlead.app.app import Fairlead
+from fairlead.app.config import Configuration
+from fairlead.app.config_keys import KEYS
 from fairlead.cli import flags
-from fairlead.cli.loading import BUILTIN, load_app
+from fairlead.cli.app_loader import BUILTIN, load_app
 from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured, export
 from fairlead.cli.supervisor import Supervisor, command_of, leave_with
 from fairlead.core.errors import InvalidSettings
-from fairlead.engine.metrics import Metrics
-from fairlead.engine.observe import Observer
-from fairlead.sdk.app import Fairlead
-from fairlead.sdk.configuration import Configuration, masked
+from fairlead.core.text.secret_mask import masked
+from fairlead.engine.events.observers import Observer
+from fairlead.engine.metrics.collector import Metrics
+from fairlead.engine.runtime.logger import Logger
 from fairlead.worker.worker import WorkerSettings
 
-log = logging.getLogger("fairlead.cli")
+log = Logger("fairlead.cli")
 
 MOST_PORT: Final = 65_535
+
+_MOST_NAMED: Final = 10
+_LAST_WORDS: Final = 3.0
+"""How long, in seconds, the interpreter may take to end."""
 
 
 def worker(
@@ -47,8 +57,7 @@ def worker(
         bool | None,
         Parameter(
             negative="--no-keeper",
-            help="Whether heartbeats are sent by a process of their own, so that no handler can hold them up. "
-            "*FAIRLEAD_KEEPER*",
+            help=f"{KEYS['keeper'].doc}. *{KEYS['keeper'].variable}*",
         ),
     ] = None,
     metrics_port: Annotated[flags.Text, flags.METRICS_PORT] = None,
@@ -86,11 +95,19 @@ def worker(
     if port is not None:
         observers.append(Metrics())
         port = metrics_port_of(port, number)
-    _work(load_app(place, configuration, tuple(observers)), configuration, port)
-    return 0
+    # What makes the interpreter abort is told, too: a handler may close the descriptors that the event loop waits on.
+    faulthandler.enable()
+    app = load_app(place, configuration, tuple(observers))
+    code = 1
+    try:
+        _work(app, None if place == BUILTIN else place.partition(":")[0], configuration, port)
+        code = 0
+    finally:
+        _leave_soon(code)
+    return code
 
 
-def _work(app: Fairlead, configuration: Configuration, metrics_port: int | None) -> None:
+def _work(app: Fairlead, module: str | None, configuration: Configuration, metrics_port: int | None) -> None:
     log.info(
         "working on %s: queues %s; types %s; %d at once",
         masked(app.store),
@@ -101,12 +118,35 @@ def _work(app: Fairlead, configuration: Configuration, metrics_port: int | None)
     app.run_worker(
         queues=configuration.queues,
         capabilities=configuration.capabilities,
-        settings=WorkerSettings(concurrency=configuration.concurrency, drain_seconds=configuration.drain_seconds),
+        settings=WorkerSettings(
+            concurrency=configuration.concurrency, drain_seconds=configuration.drain_seconds, app=module
+        ),
         keeper_process=configuration.keeper,
         metrics_host=configuration.metrics_host,
         metrics_port=metrics_port,
     )
-    log.info("left")
+    log.info("stopped")
+
+
+def _leave_soon(code: int) -> None:
+    """Have the process end in a moment, whatever handlers have left that Python waits for at its end.
+
+    That is threads, executors, and what is to be called at the exit; a daemon thread runs beside all of them.
+    """
+    overdue = threading.Timer(_LAST_WORDS, _leave_behind, [code])
+    overdue.daemon = True
+    overdue.start()
+
+
+def _leave_behind(code: int) -> None:
+    try:
+        left = [each.name for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon]
+        log.warning("exiting without waiting for what handlers left running: %s", ", ".join(left[:_MOST_NAMED]) or "…")
+        logging.shutdown()
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+    finally:
+        os._exit(code)
 
 
 def metrics_port_of(port: int, number: int) -> int:

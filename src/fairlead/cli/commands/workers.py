@@ -6,33 +6,33 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from fairlead.cli import showing
-from fairlead.cli.moments import ago, brief
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.admin.workers.api import worker_shown, worker_whole
+from fairlead.cli import task_json
+from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, complain, write, write_json, write_styled, write_table
 from fairlead.cli.tables import STYLES
+from fairlead.cli.times import ago, brief
 from fairlead.core.errors import FairleadError, InvalidSettings, StoreError
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
-from fairlead.engine.fleet import LostTask, WorkerReport
-from fairlead.engine.inline import run_inline
-from fairlead.engine.presence import WorkerPresence, WorkerState
-from fairlead.wire.fleet import worker_shown, worker_whole
-from fairlead.wire.moments import iso
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.engine.worker_records import LostTask, WorkerPresence, WorkerReport, WorkerState
+from fairlead.wire.times import iso
 
 WORKER_STYLES: Final = {WorkerState.ACTIVE: "green", WorkerState.DRAINING: "yellow", WorkerState.DEAD: "red"}
 
 workers = App(
     name="workers",
+    default_parameter=PLAIN,
     group_commands="Workers",
-    help="""List, show and drain workers, wherever they run.
+    help="""List, show and drain workers on any host.
 
-    A worker that was not heard of for one lease length is dead, and is listed for an hour.""",
+    A worker without a heartbeat for one lease length is dead, and stays listed for an hour.""",
 )
 
 
 def list_workers(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:
-    """List the workers: how each stands, where it is, and how much it runs."""
+    """List the workers: state, host and load of each."""
     with reached(common) as connection:
         engine = connection.inline()
         found, now = run_inline(engine.workers.all()), engine.clock.now()
@@ -55,35 +55,35 @@ def show(
     *,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Show a worker, the tasks that it runs, and what became of those that were taken from it."""
+    """Show a worker, the tasks that it runs, and what became of the tasks that it lost."""
     with reached(common) as connection:
         engine = connection.inline()
         report, now = run_inline(engine.workers.get(worker)), engine.clock.now()
     if common.json:
-        write_json(worker_whole(report, lambda task: showing.brief(task, engine)))
+        write_json(worker_whole(report, lambda task: task_json.brief(task, engine)))
     else:
         _write_report(report, now)
 
 
 def drain(
     *names: Annotated[str, Parameter(name="WORKER", help="Ids or names of one or more workers.")],
-    host: Annotated[str | None, Parameter(help="Drain all workers of this host.", metavar="NAME")] = None,
+    on_host: Annotated[str | None, Parameter(help="Drain all workers on this host.", metavar="NAME")] = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
-    """Have workers take no more tasks, and leave when what they run has ended.
+    """Drain workers: they claim no more tasks, and stop when their running tasks have ended.
 
-    They hear of it at their next heartbeat, so within ten seconds unless that is configured otherwise.
+    They learn of it at their next heartbeat: within ten seconds, unless that is configured otherwise.
     """
-    if not names and host is None:
-        raise InvalidSettings("no worker is named; give the ids of one or more, or --host")
+    if not names and on_host is None:
+        raise InvalidSettings("no worker is named; give the ids of one or more, or --on-host")
     asked: list[WorkerPresence] = []
     refused: dict[str, str] = {}
     with reached(common) as connection:
         fleet = connection.inline().workers
-        there = run_inline(fleet.all()) if host is not None else []
-        alive = [each.id for each in there if each.host == host and each.state is not WorkerState.DEAD]
-        if host is not None and not alive:
-            refused[host] = f"no worker lives on the host {host!r}; `fairlead workers list` shows where they are"
+        there = run_inline(fleet.all()) if on_host is not None else []
+        alive = [each.id for each in there if each.host == on_host and each.state is not WorkerState.DEAD]
+        if on_host is not None and not alive:
+            refused[on_host] = f"no worker runs on the host {on_host!r}; `fairlead workers list` shows where they are"
         for name in dict.fromkeys((*names, *alive)):
             try:
                 asked.append(run_inline(fleet.drain(name)))
@@ -105,7 +105,7 @@ def drain(
 def _asked(worker: WorkerPresence) -> str:
     if worker.state is WorkerState.DEAD:
         return f"{worker.id} is dead already; its tasks run elsewhere once their leases have ended"
-    return f"{worker.id} is asked to drain; it ran {worker.running} tasks when it was last heard of"
+    return f"drain of {worker.id} requested; it ran {worker.running} tasks at its last heartbeat"
 
 
 def _row(worker: WorkerPresence, now: Instant) -> list[Cell | str]:
@@ -129,7 +129,7 @@ def _write_report(report: WorkerReport, now: Instant) -> None:
         _field("name", worker.name)
     _field("state", worker.state, WORKER_STYLES[worker.state])
     if report.drain_asked and worker.state is WorkerState.ACTIVE:
-        _field("", "asked to drain", "yellow")
+        _field("", "drain requested", "yellow")
     _field("host", f"{worker.host or '-'}{f', process {worker.pid}' if worker.pid else ''}")
     _field("version", worker.version or "-")
     _field("queues", ", ".join(worker.queues))

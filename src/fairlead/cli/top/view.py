@@ -10,16 +10,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
-from fairlead.cli.moments import ago, brief
+from fairlead.cli.commands.workers import WORKER_STYLES
 from fairlead.cli.output import Cell, Column, clean, one_line, table_lines
 from fairlead.cli.tables import URGENT, summary
-from fairlead.cli.workers import WORKER_STYLES
+from fairlead.cli.times import ago, brief
+from fairlead.cli.top.survey import Survey
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
 from fairlead.core.task import Priority, State, Task
-from fairlead.engine.metering import Throughput
-from fairlead.engine.presence import WorkerState
-from fairlead.engine.survey import Survey
-from fairlead.wire.moments import iso
+from fairlead.engine.metrics.throughput import Throughput
+from fairlead.engine.worker_records import WorkerState
+from fairlead.wire.times import iso
 
 KEPT: Final = 60
 """How many looks back the throughput is drawn."""
@@ -45,7 +45,7 @@ class Gap(Struct, frozen=True, kw_only=True):
     """When it answered again; None if it has not."""
 
 
-class View(Struct, frozen=True, kw_only=True):
+class TopView(Struct, frozen=True, kw_only=True):
     """All that was seen so far. Instants other than those of the survey are of this machine's clock."""
 
     store: str
@@ -56,22 +56,22 @@ class View(Struct, frozen=True, kw_only=True):
     """What ended in the minute before each look, the oldest first."""
     gap: Gap | None = None
 
-    def seen(self, survey: Survey, now: Instant) -> View:
+    def seen(self, survey: Survey, now: Instant) -> TopView:
         """After a look that succeeded."""
         history = (*self.history, survey.stats.throughput)[-KEPT:]
         gap = replace(self.gap, until=now) if self.gap and self.gap.until is None else self.gap
         return replace(self, survey=survey, seen_at=now, history=history, gap=gap)
 
-    def missed(self, reason: str, now: Instant) -> View:
+    def missed(self, reason: str, now: Instant) -> TopView:
         """After a look that failed."""
         ongoing = self.gap is not None and self.gap.until is None
         since = self.gap.since if self.gap is not None and ongoing else now
         return replace(self, gap=Gap(since=since, reason=reason))
 
 
-def first_view(store: str, interval: Span, survey: Survey, now: Instant) -> View:
+def first_view(store: str, interval: Span, survey: Survey, now: Instant) -> TopView:
     """After the first look."""
-    return View(store=store, interval=interval, survey=survey, seen_at=now, history=(survey.stats.throughput,))
+    return TopView(store=store, interval=interval, survey=survey, seen_at=now, history=(survey.stats.throughput,))
 
 
 def whole(store: str, survey: Survey, width: int | None) -> list[Line]:
@@ -81,7 +81,7 @@ def whole(store: str, survey: Survey, width: int | None) -> list[Line]:
     return [*head, *(line for table in tables for line in table)]
 
 
-def frame(view: View, now: Instant, width: int, height: int) -> list[Line]:
+def frame(view: TopView, now: Instant, width: int, height: int) -> list[Line]:
     """A screen full: at most so many lines, none of them wider than that."""
     lost = view.gap is not None and view.gap.until is None
     top = [_title(view), *_notices(view, now, width)]
@@ -99,12 +99,12 @@ def sparkline(counts: Sequence[int]) -> str:
     return "".join(_BARS[-(-count * (len(_BARS) - 1) // most)] if most else _BARS[0] for count in counts)
 
 
-def _title(view: View) -> Line:
+def _title(view: TopView) -> Line:
     rhythm = f" q quits  {_clock(view.survey.at)}, every {view.interval / SECOND:g} s  "
     return [Cell("fairlead top", "bold"), Cell(rhythm, "dim"), Cell(view.store)]
 
 
-def _notices(view: View, now: Instant, width: int) -> list[Line]:
+def _notices(view: TopView, now: Instant, width: int) -> list[Line]:
     """What is wrong with the picture itself, on as many lines as it takes to read why, within reason."""
     gap = view.gap
     if gap is not None and gap.until is None:

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from fairlead.cli.picture import View, first_view, frame
-from fairlead.cli.screen import Screen
+from fairlead.admin.facade import Facade
+from fairlead.cli.top.survey import Survey, survey
+from fairlead.cli.top.terminal import Screen
+from fairlead.cli.top.view import TopView, first_view, frame
 from fairlead.core.errors import FairleadError
-from fairlead.core.instant import Instant, span
-from fairlead.engine.facade import Facade
-from fairlead.engine.inline import run_inline
-from fairlead.engine.survey import Survey, survey
+from fairlead.core.instant import Instant
+from fairlead.core.validation import span_of
+from fairlead.engine.runtime.inline import run_inline
 
 _TICK: Final = 1.0
 """The picture is drawn anew at least this often, in seconds: a store that does not answer must be seen not to."""
@@ -25,7 +26,7 @@ _PATIENCE: Final = 1.0
 """How long a look that is under way is waited for when the user wants to leave, in seconds."""
 
 
-class Watcher:
+class TopWatcher:
     """Looks again and again, in a thread of its own: a store that hangs must not hold up the keys."""
 
     def __init__(self, engine: Facade, interval: float, tell: Callable[[], None]) -> None:
@@ -40,7 +41,7 @@ class Watcher:
         """Begin, with the first look one interval from now."""
         self._thread.start()
 
-    def after(self, view: View) -> View:
+    def after(self, view: TopView) -> TopView:
         """What there is to see after the looks since the last call."""
         while not self._looks.empty():
             look = self._looks.get()
@@ -64,9 +65,9 @@ class Watcher:
 
 def watch(engine: Facade, store: str, first: Survey, interval: float) -> None:
     """Show how things stand until the user quits; raises KeyboardInterrupt for Ctrl-C."""
-    view = first_view(store, span(interval), first, _now())
+    view = first_view(store, span_of("interval", interval), first, _now())
     with Screen() as screen:
-        watcher = Watcher(engine, interval, screen.wake)
+        watcher = TopWatcher(engine, interval, screen.wake)
         watcher.start()
         try:
             asked = _show(screen, watcher, view)
@@ -81,7 +82,7 @@ def watch(engine: Facade, store: str, first: Survey, interval: float) -> None:
         raise KeyboardInterrupt
 
 
-def _show(screen: Screen, watcher: Watcher, view: View) -> str | signal.Signals:
+def _show(screen: Screen, watcher: TopWatcher, view: TopView) -> str | signal.Signals:
     """Draw until something asks to leave: a key or a signal."""
     while True:
         view = watcher.after(view)

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from fairlead.client.message import Requests
-from fairlead.client.transport import Address
+from fairlead.client.http.http1 import Requests
+from fairlead.client.http.transport import Address
 
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -25,7 +25,7 @@ class Route(Struct, frozen=True):
 
 def route_to(address: Address) -> Route:
     """The straight way to the server at an address."""
-    import h11  # noqa: F401 - replies may need it, and to miss it then would be late
+    import httptools  # noqa: F401 - replies need it, and to miss it then would be late
 
     parts = urlsplit(address.url)
     host, usual = parts.hostname or "", _PORTS[parts.scheme]

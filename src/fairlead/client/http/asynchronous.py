@@ -7,10 +7,10 @@ import socket
 from collections.abc import Mapping
 from typing import Final, cast
 
-from fairlead.client.idle import Idle, has_news
-from fairlead.client.message import Reading
-from fairlead.client.routes import Route
-from fairlead.client.transport import CONNECTING, PATIENCE, Address, Broken, Reply, unreachable
+from fairlead.client.http.address import Route
+from fairlead.client.http.connection_pool import Idle, has_news
+from fairlead.client.http.http1 import Reading
+from fairlead.client.http.transport import CONNECTING, PATIENCE, Address, Broken, Reply, unreachable
 
 _AT_ONCE: Final = 100
 """How many requests are under way at once; the others wait for their turn."""

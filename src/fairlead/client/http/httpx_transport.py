@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fairlead._version import __version__
-from fairlead.client.transport import CONNECTING, PATIENCE, Address, Reply, unreachable
+from fairlead.client.http.transport import CONNECTING, PATIENCE, Address, Reply, unreachable
 
 if TYPE_CHECKING:
     import httpx

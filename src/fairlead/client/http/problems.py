@@ -6,21 +6,26 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from fairlead.client.transport import Address, Reply
+from fairlead.client.http.transport import Address, Reply
 from fairlead.core.errors import (
+    BindingRefused,
     CircuitNotFound,
     FairleadError,
     InvalidTask,
     LeaseLost,
+    NotInQuarantine,
     OperationNotFound,
     OperationRefused,
     PayloadTooLarge,
     QueryError,
     QueueFull,
+    RecordUnreadable,
+    RestoreRefused,
     ScheduleExists,
     ScheduleNotFound,
     StoreFull,
     StoreMismatch,
+    StoreReadOnly,
     StoreRefused,
     StoreUnavailable,
     TaskNotFound,
@@ -73,6 +78,14 @@ def error_in(problem: Problem, address: Address, subject: str = "") -> FairleadE
             return OperationRefused(detail)
         case "not-found" if problem.field == "operation_id":
             return _made(OperationNotFound, detail, operation_id=subject)
+        case "not-found" if problem.field == "record":
+            return _made(NotInQuarantine, detail, key=subject)
+        case "binding-refused":
+            return BindingRefused(detail)
+        case "restore-refused":
+            return RestoreRefused(detail)
+        case "record-unreadable":
+            return RecordUnreadable(detail)
         case "queue-full":
             return _made(QueueFull, detail, queue=subject, depth=0, bound=0)
         case "not-found" if problem.field == "worker_id":
@@ -93,7 +106,13 @@ def error_in(problem: Problem, address: Address, subject: str = "") -> FairleadE
             return StoreRefused(f"{address.url} refuses this: {detail}; the key is taken from FAIRLEAD_API_KEY")
         case "store-full":
             return StoreFull(detail)
-        case "rate-limited" | "store-unavailable" | "internal" | "slow-body":
+        case "store-read-only":
+            return StoreReadOnly(detail)
+        case "store-refused":
+            return StoreRefused(f"{address.url} is not let into its store: {detail}")
+        case "store-mismatch":
+            return StoreMismatch(f"{address.url} cannot use its store: {detail}")
+        case "rate-limited" | "store-unavailable" | "internal" | "slow-body" | "slow-head" | "too-many-connections":
             return StoreUnavailable(f"{address.url} could not do it: {detail}")
         case _:
             return StoreMismatch(f"{address.url} does not know what was asked: {detail}; is it of another version?")

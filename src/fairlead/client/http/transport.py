@@ -9,6 +9,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings, StoreUnavailable
+from fairlead.core.text.hosts import host_of
+from fairlead.core.text.secret_mask import masked
+from fairlead.core.validation import check_login
 
 SCHEMES: Final = frozenset({"http", "https"})
 PATIENCE: Final = 30.0
@@ -24,10 +27,10 @@ class Address(Struct, frozen=True):
     key: str | None = None
 
     def __repr__(self) -> str:
-        return f"Address({self.url!r}{', with a key' if self.key else ''})"
+        return f"Address({masked(self.url)!r}{', with a key' if self.key else ''})"
 
     def __rich_repr__(self) -> Any:
-        yield self.url
+        yield masked(self.url)
 
 
 class Reply(Struct, frozen=True):
@@ -63,23 +66,27 @@ class Transport(Protocol):
 
 def is_remote(url: str) -> bool:
     """Whether a store's URL is that of a server."""
-    return urlsplit(url).scheme in SCHEMES
+    return url.partition(":")[0].lower() in SCHEMES
 
 
 def check_address(url: str) -> None:
     """Raise InvalidSettings if no server can be at this URL."""
-    parts = urlsplit(url)
-    if not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidSettings("the server's URL cannot be read; use https://host, or https://host/path") from None
+    if not host_of(parts.netloc.rpartition("@")[2]) or parts.query or parts.fragment:
         raise InvalidSettings(
-            f"the server's URL {_shown(url)!r} does not name one; use https://host, or https://host/path behind a proxy"
+            f"the server's URL {masked(url)!r} does not name one; use https://host, or https://host/path behind a proxy"
         )
+    check_login("the server's URL", url)
     try:
         parts.port  # noqa: B018 - it is read when it is asked for
-    except ValueError as error:
-        raise InvalidSettings(f"the server's URL {_shown(url)!r} has a port that is none: {error}") from None
+    except ValueError:
+        raise InvalidSettings(f"the server's URL {masked(url)!r} has a port that is none; use 1 to 65535") from None
     if parts.username is not None or parts.password is not None:
         raise InvalidSettings(
-            f"the server's URL {_shown(url)!r} has a user or password in it; leave them out, and give the key as "
+            f"the server's URL {masked(url)!r} has a user or password in it; leave them out, and give the key as "
             f"FAIRLEAD_API_KEY"
         )
 
@@ -87,10 +94,5 @@ def check_address(url: str) -> None:
 def unreachable(address: Address, error: Exception) -> StoreUnavailable:
     """The error of a request that got no answer."""
     reason = str(error) or type(error).__name__
-    return StoreUnavailable(f"the server at {address.url} does not answer: {reason}; is it up, and is the URL right?")
-
-
-def _shown(url: str) -> str:
-    """A URL without what may be a secret in it."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+    place = masked(address.url)
+    return StoreUnavailable(f"the server at {place} does not answer: {reason}; is it up, and is the URL right?")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fairlead.core.explanation import Cause, CauseCode
+from fairlead.core.explain.explanation import Cause, CauseCode
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND, Instant, brief
-from fairlead.core.order import Table, effective_priority
+from fairlead.core.queues.order import Table, effective_priority
 from fairlead.core.task import Entry, Failure, Priority, Reason, State, Task
 
 _RETRIED = {
     Reason.FAILED: "failed",
-    Reason.TIMED_OUT: "ran out of time",
+    Reason.TIMED_OUT: "timed out",
     Reason.CRASHED: "crashed",
     Reason.WORKER_LOST: "was lost with its worker",
     Reason.HANDED_BACK: "was handed back by its worker",
@@ -21,7 +21,7 @@ _ENDED = {
     Reason.COMPLETED: "it completed",
     Reason.REJECTED: "it failed for good: its error is not to be retried",
     Reason.RETRIES_USED_UP: "its retries are used up",
-    Reason.CRASH_LOOP: "it cost too many workers",
+    Reason.CRASH_LOOP: "too many workers crashed while they ran it",
     Reason.CANCELLED: "it was cancelled",
 }
 
@@ -66,7 +66,7 @@ def _first_wait(task: Task) -> tuple[Instant | None, str]:
     """When its first wait began, as far as that is kept, and what it waited for before."""
     history = [entry for entry in task.status.history if entry.reason is not Reason.PRIORITIZED]
     if history and history[0].attempt > 1:
-        return None, "of what came before it nothing is kept"
+        return None, "its earlier history is no longer kept"
     again = any(entry.state.waiting and entry.reason is not Reason.DUE for entry in history)
     if history and history[0].reason is Reason.DUE:
         return (history[0].at if again else task.status.ready_at), "it was submitted to run later"
@@ -124,9 +124,9 @@ def _treated(priority: Priority, served_as: Priority) -> str:
 
 def _attempt_ended(entry: Entry) -> Cause:
     """How an attempt ended after which there is another."""
-    took = None if entry.started_at is None else entry.at - entry.started_at
+    took = None if entry.started_at is None else max(0, entry.at - entry.started_at)
     after = "" if took is None else f" after {brief(took)}"
-    then = "put off for a while" if entry.state is State.SCHEDULED else "queued again at once"
+    then = "scheduled for a retry" if entry.state is State.SCHEDULED else "queued again at once"
     return Cause(
         CauseCode.ATTEMPT_ENDED,
         f"{retried_after(entry.attempt, entry.reason, entry.failure)}{after}, and the task was {then}",
@@ -143,21 +143,21 @@ def _attempt_ended(entry: Entry) -> Cause:
 def _executing(task: Task, now: Instant) -> Iterator[Cause]:
     status = task.status
     started = status.started_at if status.started_at is not None else now
-    limit = status.timeout / SECOND
+    ran, limit = max(0, now - started), status.timeout / SECOND
     if status.cancel_asked:
-        yield Cause(CauseCode.CANCEL_ASKED, "cancel was asked, and its worker has yet to stop it")
+        yield Cause(CauseCode.CANCEL_ASKED, "cancel was requested, and its worker has not stopped it yet")
     yield Cause(
         CauseCode.EXECUTING,
-        f"attempt {status.attempts} has run for {brief(now - started)} of the {limit:g} s that it may take",
-        {"attempt": status.attempts, "ran_seconds": (now - started) / SECOND, "timeout_seconds": limit},
+        f"attempt {status.attempts} has run for {brief(ran)} of the {limit:g} s of its timeout",
+        {"attempt": status.attempts, "ran_seconds": ran / SECOND, "timeout_seconds": limit},
     )
 
 
 def _ended(task: Task) -> Cause:
     status = task.status
     ended_at = task.spec.created_at if status.ended_at is None else status.ended_at
-    total = ended_at - task.spec.created_at
-    took = None if status.started_at is None else ended_at - status.started_at
+    total = max(0, ended_at - task.spec.created_at)
+    took = None if status.started_at is None else max(0, ended_at - status.started_at)
     if not status.attempts:
         attempts = "before any worker took it"
     elif took is None:

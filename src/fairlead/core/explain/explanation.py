@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.instant import Instant
-from fairlead.core.outlook import Promotion
+from fairlead.core.instant import Instant, Span
+from fairlead.core.queues.promotion import Promotion
 from fairlead.core.task import Priority, State
 
 Datum: TypeAlias = int | float | str | bool | list[str] | dict[str, int] | None
@@ -43,6 +43,14 @@ class CauseCode(enum.StrEnum):
     EXECUTING = "executing"
     CANCEL_ASKED = "cancel_asked"
     ENDED = "ended"
+
+
+_SWEEPS_MISSED: Final = 2
+
+
+def sweep_is_late(due: Instant, now: Instant, interval: Span) -> bool:
+    """Whether a task that is due has been left unqueued for longer than any sweep that runs would leave it."""
+    return now - due > _SWEEPS_MISSED * interval
 
 
 class Cause(Struct, frozen=True):

@@ -8,7 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.instant import MINUTE, SECOND, Span
+from fairlead.core.instant import LATEST, MINUTE, SECOND, Span
+from fairlead.core.validation import bad_setting, check_count
 
 WITHIN: Final[Span] = MINUTE
 """How soon the backlog should be worked off, unless it is said otherwise."""
@@ -45,6 +46,15 @@ class Advice(Struct, frozen=True, kw_only=True):
     """How many workers should there be."""
 
 
+class Scaling(Struct, frozen=True):
+    """A load, and the advice that follows from it."""
+
+    queue: str | None
+    """None for all queues together."""
+    load: Load
+    advice: Advice
+
+
 def advise(load: Load, *, within: Span = WITHIN, capacity: int | None = None) -> Advice:
     """How many workers keep up with what comes and work off what waits within a span.
 
@@ -52,10 +62,7 @@ def advise(load: Load, *, within: Span = WITHIN, capacity: int | None = None) ->
     takes the work that it is, divided by the span. There are never more slots than tasks, and none without tasks. As
     long as it is not known how long a task takes, there are twice as many workers whenever all slots are in use.
     """
-    if within <= 0:
-        raise InvalidSettings(f"a backlog cannot be worked off within {within / SECOND:g} s; use more than 0")
-    if capacity is not None and capacity < 1:
-        raise InvalidSettings(f"a worker with a capacity of {capacity} runs nothing; use 1 or more")
+    check_question(within, capacity)
     each = _capacity(load) if capacity is None else float(capacity)
     seconds = load.spent / load.ended / SECOND if load.ended else None
     backlog = None if seconds is None else load.ready * seconds
@@ -65,6 +72,14 @@ def advise(load: Load, *, within: Span = WITHIN, capacity: int | None = None) ->
         capacity=each,
         workers=_workers(load, backlog, within / SECOND, each),
     )
+
+
+def check_question(within: Span, capacity: int | None) -> None:
+    """Raise InvalidSettings for what nothing can be advised about."""
+    if within <= 0:
+        raise InvalidSettings(f"a backlog cannot be worked off within {within / SECOND:g} s; use more than 0")
+    if capacity is not None:
+        check_count("capacity", capacity, 1, LATEST, bad_setting)
 
 
 def _capacity(load: Load) -> float:

@@ -6,7 +6,7 @@ A store tells facts of itself and judges those that only it has. What the engine
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ class Level(enum.StrEnum):
     YELLOW = "yellow"
     """Less than it could be, or worth a look."""
     RED = "red"
-    """Acknowledged tasks may be lost, or tasks do not move: do something."""
+    """Acknowledged tasks may be lost, tasks do not move, or others can open the store: do something."""
 
 
 _ORDER: Final = (Level.GREEN, Level.YELLOW, Level.RED)
@@ -199,6 +199,25 @@ def bound_of(queue: str, waiting: int, bound: int | None) -> Finding | None:
         value=f"{waiting:,} tasks wait, and its bound is {bound:,}{': submits are refused' if full else ''}",
         remedy=f"start more workers, or raise the bound with `fairlead queues set {queue} --bound N`",
     )
+
+
+def quarantine(counts: Mapping[str, int], newer: Mapping[str, int]) -> Finding:
+    """What cannot be decoded, by kind: what was set aside, and what is left to a newer version."""
+    said, remedies = [], []
+    if aside := sum(counts.values()):
+        said.append(f"{aside:,} in quarantine, as they cannot be decoded: {_by_kind(counts)}")
+        remedies.append("`fairlead quarantine list` shows them: restore or discard each")
+    if ahead := sum(newer.values()):
+        said.append(f"{ahead:,} of a newer version of fairlead: {_by_kind(newer)}")
+        remedies.append("finish the rollout: this version leaves them alone")
+    level = Level.RED if aside else Level.YELLOW if ahead else Level.GREEN
+    return Finding(
+        what="quarantine", level=level, value="; ".join(said) or "every record can be read", remedy="; ".join(remedies)
+    )
+
+
+def _by_kind(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
 
 
 def dead_letters(task_type: str, count: int, alert_at: int | None) -> Finding | None:

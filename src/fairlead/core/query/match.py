@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
-from fairlead.core.fingerprint import fingerprint_of
 from fairlead.core.instant import Instant
-from fairlead.core.query import Ago, At, Edge, Kind, Number, Query, Term, Value, Within, Word, priorities_of, states_of
+from fairlead.core.query.query import (
+    Ago,
+    At,
+    Edge,
+    Kind,
+    Number,
+    Query,
+    Term,
+    Value,
+    Within,
+    Word,
+    priorities_of,
+    states_of,
+)
 from fairlead.core.task import Failure, Task
+from fairlead.core.text.error_fingerprint import fingerprint_of
+from fairlead.core.text.glob import Glob
 
 Matcher: TypeAlias = Callable[[Task], bool]
 
@@ -26,41 +39,34 @@ def admits(query: Query, task: Task, now: Instant) -> bool:
 
 def matcher(query: Query, now: Instant) -> Matcher:
     """What decides for many tasks whether the query means them, with relative moments counted from now."""
+    parameters = [term for term in query.terms if term.kind is Kind.PARAMETER]
+    texts = [term for term in query.terms if term.kind is Kind.TEXT]
     # What is quick to tell comes first.
-    conditions = [_condition(term, now) for term in sorted(query.terms, key=lambda term: term.kind in _SLOW)]
+    conditions = [_condition(term, now) for term in query.terms if term.kind not in (Kind.PARAMETER, Kind.TEXT)]
+    if parameters:
+        conditions.append(_with_parameters(parameters))
+    if texts:
+        conditions.append(_saying(texts))
     if len(conditions) == 1:
         return conditions[0]
     return lambda task: all(condition(task) for condition in conditions)
 
 
-_SLOW: Final = (Kind.TEXT, Kind.PARAMETER)
-
-
 def _condition(term: Term, now: Instant) -> Matcher:
+    if term.kind is Kind.STATE:
+        states = states_of(term)
+        return lambda task: task.status.state in states
+    if term.kind is Kind.PRIORITY:
+        priorities = priorities_of(term)
+        return lambda task: task.status.priority in priorities
     positive = _positive(term, now)
-    if term.negated and term.kind not in (Kind.STATE, Kind.PRIORITY):
-        return lambda task: not positive(task)
-    return positive
+    return (lambda task: not positive(task)) if term.negated else positive
 
 
 def _positive(term: Term, now: Instant) -> Matcher:
-    match term.kind:
-        case Kind.STATE:
-            states = states_of(term)
-            return lambda task: task.status.state in states
-        case Kind.PRIORITY:
-            priorities = priorities_of(term)
-            return lambda task: task.status.priority in priorities
-        case Kind.NAME | Kind.ID:
-            return _named(_NAMES[term.field], term.values)
-        case Kind.TEXT:
-            return _containing(term)
-        case Kind.MOMENT | Kind.NUMBER:
-            return _measured(_MEASURES[term.field], term.values, now)
-        case Kind.PARAMETER:
-            return _parameter(term.field.split(".")[1:], term.values)
-        case kind:
-            assert_never(kind)
+    if term.field in _NAMES:
+        return _named(_NAMES[term.field], term.values)
+    return _measured(_MEASURES[term.field], term.values, now)
 
 
 _NAMES: Final[dict[str, Callable[[Task], Iterable[str | None]]]] = {
@@ -84,7 +90,7 @@ _MEASURES: Final[dict[str, Callable[[Task], int | None]]] = {
 def _named(names: Callable[[Task], Iterable[str | None]], values: Sequence[Value]) -> Matcher:
     words = [value for value in values if isinstance(value, Word)]
     exact = frozenset(word.text for word in words if not word.glob)
-    globs = [_glob(word.text).fullmatch for word in words if word.glob]
+    globs = [Glob(word.text).matches for word in words if word.glob]
     if not globs:
         return lambda task: any(name in exact for name in names(task))
     return lambda task: any(
@@ -92,33 +98,37 @@ def _named(names: Callable[[Task], Iterable[str | None]], values: Sequence[Value
     )
 
 
-def _glob(text: str, flags: int = 0) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, re.split(r"\*+", text))), flags | re.DOTALL)
+def _saying(terms: Sequence[Term]) -> Matcher:
+    """Whether the error, or for free text also the parameters, has what these terms look for in it.
 
+    All of them together, so that a text is folded once, however many ask for it.
+    """
+    sought = [
+        ([_finder(value) for value in term.values if isinstance(value, Word)], not term.field, term.negated)
+        for term in terms
+    ]
 
-def _containing(term: Term) -> Matcher:
-    """Whether the error, or for free text also the parameters, has one of the values in it."""
-    finders = [_glob(word.text, re.IGNORECASE).search if word.glob else _finder(word.text)
-               for word in term.values if isinstance(word, Word)]  # fmt: skip
-    anywhere = not term.field
-
-    def contains(task: Task) -> bool:
+    def says(task: Task) -> bool:
         failure = task.status.failure
-        if failure is not None:
-            said = _said(failure)
-            if any(find(said) for find in finders):
-                return True
-        if not anywhere:
-            return False
-        parameters = _text_of(task.spec.parameters)
-        return any(find(parameters) for find in finders)
+        error = "" if failure is None else _said(failure).casefold()
+        parameters: str | None = None
+        for finders, anywhere, negated in sought:
+            found = failure is not None and any(find(error) for find in finders)
+            if not found and anywhere:
+                if parameters is None:
+                    parameters = _text_of(task.spec.parameters).casefold()
+                found = any(find(parameters) for find in finders)
+            if found is negated:
+                return False
+        return True
 
-    return contains
+    return says
 
 
-def _finder(text: str) -> Callable[[str], object]:
-    folded = text.casefold()
-    return lambda said: folded in said.casefold()
+def _finder(word: Word) -> Callable[[str], bool]:
+    """Whether a folded text has the word in it somewhere."""
+    folded = word.text.casefold()
+    return Glob(f"*{folded}*").matches if word.glob else lambda said: folded in said
 
 
 def _said(failure: Failure) -> str:
@@ -185,16 +195,22 @@ def _last(edge: Edge, now: Instant) -> int | float:
     return edge.last if isinstance(edge, At) else _first(edge, now)
 
 
-def _parameter(path: Sequence[str], values: Sequence[Value]) -> Matcher:
-    tests = [_value_test(value) for value in values]
+def _with_parameters(terms: Sequence[Term]) -> Matcher:
+    """Whether the parameters are as these terms want them; all together, so that they are decoded once."""
+    sought = [(term.field.split(".")[1:], _value_test(term.values), term.negated) for term in terms]
 
     def matches(task: Task) -> bool:
-        found = _at(_decode(task.spec.parameters), path)
-        if found is _MISSING:
-            return False
-        return any(test(each) for each in _each(found) for test in tests)
+        document = _decode(task.spec.parameters)
+        return all(_has(_at(document, path), test) is not negated for path, test, negated in sought)
 
     return matches
+
+
+def _has(found: Any, test: Callable[[Any], bool]) -> bool:
+    """Whether a value, or if it is a list anything in it, passes the test."""
+    if found is _MISSING:
+        return False
+    return test(found) or (isinstance(found, list) and any(map(test, found)))
 
 
 def _at(document: Any, path: Sequence[str]) -> Any:
@@ -209,30 +225,29 @@ def _at(document: Any, path: Sequence[str]) -> Any:
     return document
 
 
-def _each(found: Any) -> Sequence[Any]:
-    """A value itself, and if it is a list what is in it: one of them is enough."""
-    return [found, *found] if isinstance(found, list) else [found]
+def _value_test(values: Sequence[Value]) -> Callable[[Any], bool]:
+    """Whether a value is one of these, in time that does not grow with how many of them are plain words."""
+    plain = [value.text for value in values if isinstance(value, Word) and not value.glob]
+    words = frozenset(plain)
+    literals = [_LITERALS[text] for text in plain if text in _LITERALS]
+    numbers = frozenset(number for text in plain for number in _numbers(text))
+    ranges = [_within_numbers(value) for value in values if isinstance(value, Within)]
+    globs = [Glob(value.text).matches for value in values if isinstance(value, Word) and value.glob]
+    anything = any(isinstance(value, Word) and value.glob and value.text == "*" for value in values)
 
-
-def _value_test(value: Value) -> Callable[[Any], bool]:
-    if isinstance(value, Within):
-        holds = _within_numbers(value)
-        return lambda found: isinstance(found, int | float) and not isinstance(found, bool) and holds(found)
-    if value.glob:
-        glob = _glob(value.text).fullmatch
-        return lambda found: value.text == "*" or (isinstance(found, str) and glob(found) is not None)
-    numbers = _numbers(value.text)
-    literals = {"true": True, "false": False, "null": None}
-    literal = literals.get(value.text, _MISSING)
-
-    def same(found: Any) -> bool:
+    def passes(found: Any) -> bool:
+        if anything:
+            return True
         if isinstance(found, str):
-            return found == value.text
+            return found in words or any(matches(found) for matches in globs)
         if found is None or isinstance(found, bool):
-            return found is literal
-        return isinstance(found, int | float) and found in numbers
+            return any(found is literal for literal in literals)
+        return isinstance(found, int | float) and (found in numbers or any(holds(found) for holds in ranges))
 
-    return same
+    return passes
+
+
+_LITERALS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 
 
 def _numbers(text: str) -> tuple[int | float, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from fairlead.core.errors import InvalidTask, QueryError
 from fairlead.core.instant import DAY, LATEST, LONGEST, MINUTE, SECOND, Instant
-from fairlead.core.query import (
+from fairlead.core.query.query import (
     EPOCH,
     FIELDS,
     PARAMETERS,
@@ -26,9 +26,12 @@ from fairlead.core.query import (
     Word,
 )
 from fairlead.core.task import Priority, State
+from fairlead.core.validation import is_unicode, shown
 
 MOST_CHARACTERS: Final = 4_000
 MOST_VALUES: Final = 500
+MOST_PATTERNS: Final = 50
+"""How many of them may have a star, compare, or be free text: each is looked for by itself, wherever it could be."""
 
 _FIELD: Final = re.compile(r"([A-Za-z_][^\s\":,]*):")
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
@@ -48,6 +51,10 @@ _HEX: Final = re.compile(r"[0-9a-f*]*")
 
 def parse_query(text: str) -> Query:
     """The query that a text means; raises QueryError, which points at the mistake."""
+    if not isinstance(text, str):
+        raise QueryError(f"query {shown(text)} is not a text; write one such as 'state:failed queue:mail'", "", 0)
+    if not is_unicode(text):
+        raise QueryError("the query is not valid Unicode; remove its lone surrogates", shown(text), 0)
     return _Reader(text).query()
 
 
@@ -56,6 +63,7 @@ class _Reader:
         self._text = text
         self._at = 0
         self._values = 0
+        self._patterns = 0
 
     def query(self) -> Query:
         if len(self._text) > MOST_CHARACTERS:
@@ -88,6 +96,7 @@ class _Reader:
             raise self._mistake("a minus must be followed by what is not wanted, such as -tag:eu", begin, 1)
         if not text:
             raise self._mistake('"" looks for nothing; write a text between the quotes', begin, self._at - begin)
+        self._count(is_pattern=True)
         return Term(field="", values=(Word(text),), negated=negated)
 
     def _field(self, name: str, at: int) -> str:
@@ -108,16 +117,27 @@ class _Reader:
     def _list(self, field: str) -> tuple[Value, ...]:
         values: list[Value] = []
         while True:
-            values.append(self._value(field))
-            self._values += 1
-            if self._values > MOST_VALUES:
-                raise self._mistake(f"the query has more than {MOST_VALUES} values; split it", self._at - 1, 1)
+            value = self._value(field)
+            self._count(is_pattern=not isinstance(value, Word) or value.glob)
+            values.append(value)
             if self._at >= len(self._text) or self._text[self._at] != ",":
                 break
             self._at += 1
         if self._at < len(self._text) and not self._text[self._at].isspace():
             raise self._mistake("a value ends here; put a space before the next term, or a comma", self._at, 1)
         return tuple(dict.fromkeys(values))
+
+    def _count(self, *, is_pattern: bool) -> None:
+        self._values += 1
+        self._patterns += is_pattern
+        if self._values > MOST_VALUES:
+            raise self._mistake(f"the query has more than {MOST_VALUES} values; split it", self._at - 1, 1)
+        if self._patterns > MOST_PATTERNS:
+            raise self._mistake(
+                f"the query has more than {MOST_PATTERNS} values with a star, comparisons and free texts; split it",
+                self._at - 1,
+                1,
+            )
 
     def _value(self, field: str) -> Value:
         begin = self._at

@@ -4,7 +4,7 @@
 
 A query is a list of terms that all must hold; a term names a field and one or more values of which one must hold, and
 a minus turns it around. This module has the values, and how they are written: `str(query)` is the canonical text, and
-reading that gives the same query. `fairlead.core.query_text` reads, `fairlead.core.query_match` decides.
+reading that gives the same query. `fairlead.core.query.parser` reads, `fairlead.core.query.match` decides.
 """
 
 from __future__ import annotations

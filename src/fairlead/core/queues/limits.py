@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import DAY, HOUR, LATEST, MILLISECOND, MINUTE, SECOND, Instant, Span
+from fairlead.core.validation import bad_setting, check_count, check_type, shown
 
 NEVER: Final[Instant] = LATEST
 """When a place comes free that only the end of a lease can free."""
@@ -45,13 +46,18 @@ class Rate(Struct, frozen=True, array_like=True, gc=False):
     count: int
     period: Span
 
+    def __post_init__(self) -> None:
+        check_count("rate", self.count, 1, _MOST, bad_setting)
+        if type(self.period) is not int or self.period not in _PERIODS.values():
+            raise InvalidSettings(f"rate in {shown(self.period)} µs: use a second, minute, hour or day")
+
     @classmethod
     def parse(cls, text: str) -> Rate:
         """The rate a user wrote, such as `10/s` or `100/m`."""
-        match = _RATE.fullmatch(text.strip())
+        match = _RATE.fullmatch(check_type("rate", text, str, "write 10/s or 100/m", bad_setting).strip())
         if match is None or not 1 <= int(match[1]) <= _MOST:
             raise InvalidSettings(
-                f"rate {text!r} is no rate; write how many per second, minute, hour or day, such as 10/s or 100/m"
+                f"rate {shown(text)} is no rate; write how many per second, minute, hour or day, such as 10/s or 100/m"
             )
         return cls(int(match[1]), _PERIODS[match[2]])
 
@@ -65,6 +71,11 @@ class Rate(Struct, frozen=True, array_like=True, gc=False):
         burst = 1 + self.count * _LATE // self.period + (self.count >= _MANY)
         interval = -(-self.period // (self.count - burst + 1))
         return Pace(interval, interval * (burst - 1))
+
+
+def check_rate(name: str, value: object) -> Rate:
+    """A rate, which has checked itself when it was made."""
+    return check_type(name, value, Rate, "write Rate.parse('10/s')", bad_setting)
 
 
 def opens_at(pace: Pace, due: Instant | None, now: Instant) -> Instant:
@@ -82,7 +93,11 @@ def _is_foreign(pace: Pace, due: Instant, now: Instant) -> bool:
 
     A start moves it to one such span ahead; clocks that differ a little must not make it look foreign.
     """
-    return due > now + 2 * (pace.slack + pace.interval)
+    return due > now + _reach(pace)
+
+
+def _reach(pace: Pace) -> Span:
+    return 2 * (pace.slack + pace.interval)
 
 
 class Limit(Struct, frozen=True, array_like=True, gc=False):
@@ -90,6 +105,10 @@ class Limit(Struct, frozen=True, array_like=True, gc=False):
 
     running: int | None = None
     pace: Pace | None = None
+
+    def horizon(self, now: Instant) -> Instant:
+        """The last moment that a start may be put off to; what is put off to a later one was by another clock."""
+        return NEVER if self.pace is None else now + _reach(self.pace)
 
 
 class Limits(Struct, frozen=True, array_like=True):

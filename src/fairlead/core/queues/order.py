@@ -12,7 +12,7 @@ Ranks never worsen with age and lanes are first in, first out, so the head of a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -20,6 +20,9 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LONGEST, MINUTE, SECOND, Instant, Span
 from fairlead.core.task import Priority, State, Task
+from fairlead.core.validation import bad_setting, check_count, check_span, shown
+
+_MOST_WEIGHT: Final = 1_000_000
 
 
 class Step(Struct, frozen=True, array_like=True, gc=False):
@@ -125,7 +128,7 @@ class Promote(Struct, frozen=True, kw_only=True, tag_field="policy", tag="promot
     """How long a task treated as high waits before it is treated as critical."""
 
     def __post_init__(self) -> None:
-        _check_spans(self, self.low, self.medium, self.high)
+        _check_spans(self)
 
     def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
         del limit, draw
@@ -169,7 +172,7 @@ class HeadStart(Struct, frozen=True, kw_only=True, tag_field="policy", tag="head
     low: Span = 0 * SECOND
 
     def __post_init__(self) -> None:
-        _check_spans(self, self.critical, self.high, self.medium, self.low)
+        _check_spans(self)
 
     def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
         del limit, draw
@@ -185,8 +188,10 @@ class Weighted(Struct, frozen=True, kw_only=True, tag_field="policy", tag="weigh
     low: int = 1
 
     def __post_init__(self) -> None:
-        if min(self.critical, self.high, self.medium, self.low) < 1:
-            raise InvalidSettings(f"{self} leaves a priority without service; every weight must be 1 or more")
+        for name in self.__struct_fields__:
+            check_count(f"weight of {name}", getattr(self, name), 0, _MOST_WEIGHT, bad_setting)
+            if getattr(self, name) == 0:
+                raise InvalidSettings(f"{self} leaves {name} without service; every weight must be 1 or more")
 
     def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
         return tuple(self._draw_table(draw) for _ in range(limit))
@@ -211,9 +216,9 @@ class Weighted(Struct, frozen=True, kw_only=True, tag_field="policy", tag="weigh
         )
 
 
-def _check_spans(policy: object, *spans: Span) -> None:
-    if min(spans) < 0 or max(spans) > LONGEST:
-        raise InvalidSettings(f"{policy} has a span out of range; use 0 seconds to a year")
+def _check_spans(policy: Struct) -> None:
+    for name in policy.__struct_fields__:
+        check_span(f"{type(policy).__name__} {name}", getattr(policy, name), 0, LONGEST, bad_setting)
 
 
 def _draw_by_weight(weights: dict[Priority, int], luck: float) -> Priority:
@@ -226,3 +231,13 @@ def _draw_by_weight(weights: dict[Priority, int], luck: float) -> Priority:
 
 
 Policy: TypeAlias = Promote | Strict | HeadStart | Weighted
+
+
+def check_policy(name: str, value: object) -> Policy:
+    """A policy, which has checked itself when it was made."""
+    if type(value) not in (Promote, Strict, HeadStart, Weighted):
+        raise InvalidSettings(
+            f"{name} {shown(value)} is not a policy; use Promote(), Strict(), HeadStart() or Weighted()"
+        )
+    policy: Policy = value  # type: ignore[assignment]
+    return policy

@@ -1,8 +1,8 @@
 """What the order of service has in store for a waiting task.
 
 Who is ahead of it, when that changes, and from when on nothing new can pass it: all of it follows from the tables of
-`fairlead.core.order`, so it holds for any policy that has one table. Where each turn draws a table of its own, nothing
-is certain but the order within one priority.
+`fairlead.core.queues.order`, so it holds for any policy that has one table. Where each turn draws a table of its own,
+nothing is certain but the order within one priority.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LATEST, Instant
-from fairlead.core.order import Line, Policy, Table, Weighted, effective_priority, rank_after, service_key
+from fairlead.core.queues.order import Line, Policy, Table, Weighted, effective_priority, rank_after, service_key
 from fairlead.core.task import Priority, Task
 
 FIRST_ID: Final = TaskId("0" * 32)

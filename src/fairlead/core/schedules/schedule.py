@@ -14,20 +14,25 @@ from typing import Final, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.cron import Recurrence, parse
 from fairlead.core.errors import InvalidSchedule
 from fairlead.core.identity import TaskId, check_name
-from fairlead.core.instant import HOUR, LATEST, SECOND, Instant, Span
+from fairlead.core.instant import HOUR, SECOND, Instant, Span
+from fairlead.core.schedules.cron import Recurrence, parse
 from fairlead.core.submission import Submission
+from fairlead.core.submission import check as check_submission
+from fairlead.core.validation import check_count, check_instant, check_span, check_text, check_type
 
 ON_TIME: Final[Span] = 30 * SECOND
-"""How late a fire time may be submitted and not have been missed."""
+"""How late a fire time may be submitted and not have been missed; nor have those after it been."""
 TAKEN_OVER_AFTER: Final[Span] = 10 * SECOND
 """How long what was decided is left to the process that did, which may have died."""
 MOST_JITTER: Final[Span] = HOUR
 MOST_MISSED: Final = 1_000
 _LONGEST_NAME: Final = 100
+_LONGEST_CRON: Final = 500
 _WIDER: Final = 8
+MOST_PREVIEWED: Final = 1_000
+"""How many fire times are shown at most."""
 
 
 class Missed(enum.StrEnum):
@@ -57,7 +62,7 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     cron: str
-    """When: five or six fields, a word such as `@daily`, or `every 30 seconds`; see `fairlead.core.cron`."""
+    """When: five or six fields, a word such as `@daily`, or `every 30 seconds`; see `fairlead.core.schedules.cron`."""
     timezone: str = "UTC"
     """Whose wall clock the expression is about."""
     submission: Submission
@@ -131,14 +136,24 @@ class Decision(Struct, frozen=True):
 
 
 def check(schedule: Schedule) -> Schedule:
-    """The schedule, if it can fire at all; raises InvalidSchedule, naming the field, if not."""
+    """The schedule, if it can fire at all; raises InvalidSchedule, naming the field, if not.
+
+    Its task goes through the one door of all tasks, `submission.check`.
+    """
     check_name("name", schedule.name)
     if len(schedule.name) > _LONGEST_NAME:
         raise InvalidSchedule(
             "name", f"name {schedule.name!r} has {len(schedule.name)} characters; use at most {_LONGEST_NAME}"
         )
+    check_text("cron", schedule.cron, _LONGEST_CRON, InvalidSchedule)
+    check_text("timezone", schedule.timezone, _LONGEST_NAME, InvalidSchedule)
+    for field in ("start", "end"):
+        if getattr(schedule, field) is not None:
+            check_instant(field, getattr(schedule, field), InvalidSchedule)
     recurrence_of(schedule)
-    submission = schedule.submission
+    submission = check_submission(
+        check_type("submission", schedule.submission, Submission, "make one with task.call(…)", InvalidSchedule)
+    )
     if submission.after:
         raise InvalidSchedule("after", "after cannot be said of a schedule's task, it is due when the schedule fires")
     for field in ("run_at", "delay", "idempotency_key"):
@@ -146,17 +161,10 @@ def check(schedule: Schedule) -> Schedule:
             raise InvalidSchedule(
                 field, f"{field} cannot be said of a schedule's task, it is due when the schedule fires; leave it out"
             )
-    if not 1 <= schedule.missed_cap <= MOST_MISSED:
-        raise InvalidSchedule(
-            "missed_cap", f"missed_cap {schedule.missed_cap} is out of range; use 1 to {MOST_MISSED:,}"
-        )
-    if not 0 <= schedule.jitter <= MOST_JITTER:
-        raise InvalidSchedule(
-            "jitter", f"jitter {schedule.jitter / SECOND:g} s is out of range; use 0 to {MOST_JITTER // SECOND:,}"
-        )
-    for field, at in (("start", schedule.start), ("end", schedule.end)):
-        if at is not None and not 0 <= at <= LATEST:
-            raise InvalidSchedule(field, f"{field} {at} µs is out of range; use a moment of the years 1970 to 2255")
+    check_type("missed", schedule.missed, Missed, f"use one of {', '.join(Missed)}", InvalidSchedule)
+    check_type("overlap", schedule.overlap, Overlap, f"use one of {', '.join(Overlap)}", InvalidSchedule)
+    check_count("missed_cap", schedule.missed_cap, 1, MOST_MISSED, InvalidSchedule)
+    check_span("jitter", schedule.jitter, 0, MOST_JITTER, InvalidSchedule)
     if schedule.start is not None and schedule.end is not None and schedule.end < schedule.start:
         raise InvalidSchedule("end", "the end is before the start, so it would never fire; choose a later end")
     return schedule
@@ -174,6 +182,11 @@ def next_time(schedule: Schedule, after: Instant) -> Instant | None:
     if following is None or (schedule.end is not None and following > schedule.end):
         return None
     return following
+
+
+def goes_on(schedule: Schedule, after: Instant) -> bool:
+    """Whether a schedule has a fire time beyond an instant."""
+    return next_time(schedule, after) is not None
 
 
 def upcoming(schedule: Schedule, after: Instant) -> Iterator[Instant]:
@@ -207,22 +220,18 @@ def late(entry: ScheduleEntry, now: Instant) -> Span:
 def fires(schedule: Schedule, status: ScheduleStatus, now: Instant, *, busy: bool = False) -> Decision:
     """Which fire times to submit at this moment; busy says that the task before has not ended.
 
-    Each fire time is decided for once, submitted or not: the next decision begins at `next_at`.
+    As long as none is late, all are submitted. As soon as one is, nobody was there to fire them, and what becomes of
+    all of them is for the schedule to say; but the latest may be on time. Each fire time is decided for once, submitted
+    or not: the next decision begins at `next_at`.
     """
     if status.paused or status.next_at is None:
         return Decision((), status.next_at)
     enough = schedule.missed_cap if schedule.missed is Missed.RUN_ALL else 1
     due, next_at = _due(schedule, status.next_at, now, enough)
-    on_time = [at for at in due if now - moment_of(schedule, at) <= ON_TIME]
-    match schedule.missed:
-        case Missed.SKIP:
-            chosen = on_time
-        case Missed.RUN_ONCE:
-            chosen = on_time or due[-1:]
-        case Missed.RUN_ALL:
-            chosen = due[-max(enough, len(on_time)) :]
-        case _:
-            assert_never(schedule.missed)
+    # Each waits for those before it, whose jitter may be longer.
+    moments = itertools.accumulate((moment_of(schedule, at) for at in due), max)
+    on_time = [at for at, moment in zip(due, moments, strict=True) if now - moment <= ON_TIME]
+    chosen = due if on_time == due and due[:1] == [status.next_at] else _made_up(schedule, due, on_time)
     match schedule.overlap:
         case Overlap.ALLOW:
             pass
@@ -234,6 +243,19 @@ def fires(schedule: Schedule, status: ScheduleStatus, now: Instant, *, busy: boo
         case _:
             assert_never(schedule.overlap)
     return Decision(tuple(chosen), next_at)
+
+
+def _made_up(schedule: Schedule, due: list[Instant], on_time: list[Instant]) -> list[Instant]:
+    """Which fire times to submit when some were missed."""
+    match schedule.missed:
+        case Missed.SKIP:
+            return on_time[-1:]
+        case Missed.RUN_ONCE:
+            return due[-1:]
+        case Missed.RUN_ALL:
+            return due[-schedule.missed_cap :]
+        case _:
+            assert_never(schedule.missed)
 
 
 def decided(
@@ -286,3 +308,11 @@ def _due(schedule: Schedule, first: Instant, now: Instant, enough: int) -> tuple
         if begin == first or len(due) >= enough:
             return due, next_at
         window *= _WIDER
+
+
+class Put(Struct, frozen=True):
+    """What became of a schedule that was put."""
+
+    entry: ScheduleEntry
+    created: bool
+    """Whether there was none by this name before."""

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from fairlead.core.errors import StoreError
 from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant, Span
-from fairlead.engine.clock import Clock
-from fairlead.engine.feed import FeedEvent, decode_event
-from fairlead.engine.feeding import KIND, NEVER, Publisher, Want, want_in
+from fairlead.engine.events.publisher import FORM, KIND, NEVER, Publisher, Want
+from fairlead.engine.events.types import FeedEvent, decode_event
+from fairlead.engine.records import Records
+from fairlead.engine.runtime.clock import Clock
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import FeedEntry
 
@@ -55,7 +55,7 @@ class Listener:
         if self.types != self._wanted or not 0 <= now - self._wanted_at < _RENEW_INTERVAL:
             want = Want(now + REPLAY, self.types)
             self._name = self._name or self._make_name()
-            await self._store.put(KIND, self._name, msgspec.msgpack.encode(want))
+            await self._store.put(KIND, self._name, FORM.write(want))
             self._wanted_at, self._wanted = now, want.types
             self._publisher.want(want)
 
@@ -93,12 +93,12 @@ class Listener:
                 await asyncio.sleep(interval)
 
 
-async def forget_feed(store: Store, now: Instant) -> None:
+async def forget_feed(records: Records, now: Instant) -> None:
     """Forget who has wanted nothing for an hour; a feed that no one has wanted for so long is emptied."""
-    records = await store.scan(KIND)
-    old = [record for record in records if now - want_in(record.value).until > HOUR]
-    dropped = [await store.drop(KIND, record.name, expected=record.version) for record in old]
-    if any(dropped) and len(old) == len(records):
+    store, read = records.store, await records.read(FORM)
+    old = [each for each in read.kept if now - each.value.until > HOUR]
+    dropped = [await store.drop(KIND, each.name, expected=each.version) for each in old]
+    if any(dropped) and len(old) == len(read.kept) and not read.unread:
         await store.publish([], now=now, keep=0)
 
 

@@ -11,9 +11,14 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from fairlead.core.health.quarantine import Fault, Quarantined
 from fairlead.core.instant import Instant
 from fairlead.core.task import Priority, Reason, State, Task
+from fairlead.engine.runtime.logger import Logger
 from fairlead.storage.protocol import Store
+
+log = Logger("fairlead.quarantine")
+tenancy_log = Logger("fairlead.tenancy")
 
 
 class Happening(enum.StrEnum):
@@ -35,6 +40,8 @@ class Happening(enum.StrEnum):
     PRIORITIZED = "prioritized"
     """It waits on, in another lane."""
     REMOVED = "removed"
+    FOREIGN = "foreign"
+    """Claimed by a worker of another tenant, and returned unseen: it waits as if it had never been taken."""
     REFUSED = "refused"
     """A settle under a lost lease; the task stands as it was."""
 
@@ -61,7 +68,10 @@ class Watcher:
         """A task was claimed earlier than its own priority would have been."""
 
     def noted(self, occurrence: Occurrence) -> None:
-        """A task was removed, or a settle refused."""
+        """A task was removed or returned unseen, or a settle refused."""
+
+    def set_aside(self, found: Quarantined) -> None:
+        """A record or a task could not be decoded: it was set aside, or is of a newer version."""
 
     def around(self, store: Store) -> Store:
         """The store that the engine should use in place of this one."""
@@ -100,3 +110,27 @@ _BACK_IN_LINE = {
     Reason.HANDED_BACK: Happening.HANDED_BACK,
     Reason.REPLAYED: Happening.REPLAYED,
 }
+
+
+def tell_foreign(task: Task) -> None:
+    """Say in the log that a queue that is bound to a tenant holds another's task: only a person can end that."""
+    tenancy_log.warning(
+        "task %s in queue %s does not belong to the tenant of the queue: a worker of that tenant returned it "
+        "without reading it; cancel it, or unbind the queue with `fairlead queues set %s --tenant default`",
+        task.id,
+        task.spec.queue,
+        task.spec.queue,
+    )
+
+
+def tell_set_aside(found: Quarantined) -> None:
+    """Say in the log what cannot be decoded: whoever runs this process has to know, whatever else listens."""
+    if found.fault is Fault.NEWER:
+        log.warning("%s was written by a newer version of fairlead and is skipped; update this process", found.key)
+    else:
+        log.error(
+            "%s is damaged and was moved to quarantine: %s; see `fairlead quarantine show %s`",
+            found.key,
+            found.error,
+            found.key,
+        )

@@ -12,15 +12,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import HOUR, SECOND, Instant, Span
 from fairlead.core.task import Progress
-from fairlead.engine.clock import Clock
-from fairlead.engine.feed import (
+from fairlead.engine.events.observers import Occurrence
+from fairlead.engine.events.types import (
     TYPES,
     CircuitEvent,
     EventType,
@@ -32,8 +31,8 @@ from fairlead.engine.feed import (
     encode_event,
     task_event,
 )
-from fairlead.engine.observe import Occurrence
-from fairlead.storage.protocol import Store
+from fairlead.engine.records import Form, Records, decoder
+from fairlead.engine.runtime.clock import Clock
 
 KEEP: Final = 10_000
 """How many entries of the feed are kept."""
@@ -82,12 +81,7 @@ class Want(Struct, frozen=True):
 _NOTHING: Final = Want(NEVER)
 
 
-def want_in(value: bytes) -> Want:
-    """What a record of the feed says is wanted."""
-    try:
-        return msgspec.msgpack.decode(value, type=Want)
-    except msgspec.MsgspecError:
-        return _NOTHING
+FORM: Final = Form(kind=KIND, decode=decoder(Want))
 
 
 class Publisher:
@@ -98,8 +92,9 @@ class Publisher:
     or `inline`, when the engine flushes them at the end of an operation. Losing some is no harm, so no error is raised.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, inline: bool = False, buffer: int = BUFFER) -> None:
-        self._store = store
+    def __init__(self, records: Records, clock: Clock, *, inline: bool = False, buffer: int = BUFFER) -> None:
+        self._records = records
+        self._store = records.store
         self._clock = clock
         self._inline = inline
         self._buffer = buffer
@@ -210,8 +205,7 @@ class Publisher:
             self._wake()
 
     async def _look(self, now: Instant) -> None:
-        records = await self._store.scan(KIND)
-        wants = (want_in(record.value) for record in records)
+        wants = (await self._records.read(FORM)).values
         self._want = functools.reduce(Want.joined, (want for want in wants if want.until > now), _NOTHING)
         self._looked_at = now
 

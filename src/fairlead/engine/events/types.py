@@ -15,7 +15,7 @@ from msgspec import Struct
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Failure, Progress, Reason, State, Task
-from fairlead.engine.observe import Happening
+from fairlead.engine.events.observers import Happening
 
 _MESSAGE_LIMIT: Final = 500
 
@@ -96,6 +96,8 @@ class TaskData(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: Reason | None = None
     error: ErrorData | None = None
     progress: ProgressData | None = None
+    tenant: str | None = None
+    """The task's; whose key is bound to a tenant hears of its own tasks only. Likewise those of workers and queues."""
 
 
 class WorkerData(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -106,6 +108,7 @@ class WorkerData(Struct, frozen=True, kw_only=True, omit_defaults=True):
     host: str
     capacity: int
     running: int
+    tenant: str | None = None
 
 
 class QueueData(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -113,6 +116,7 @@ class QueueData(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     queue: str | None = None
     task_type: str | None = None
+    tenant: str | None = None
 
 
 class CircuitData(Struct, frozen=True, kw_only=True):
@@ -178,10 +182,13 @@ _decode: Final = msgspec.msgpack.Decoder(FeedEvent).decode
 
 
 def decode_event(value: bytes) -> FeedEvent | None:
-    """The event in a value of the feed; None for one of a later version, which this one does not know."""
+    """The event in a value of the feed; None for one of a later version, which this one does not know.
+
+    One that is damaged is left out likewise: the feed is a view, and soon forgets it.
+    """
     try:
         event: FeedEvent = _decode(value)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return event
 
@@ -202,6 +209,7 @@ def task_event(event_type: EventType, at: Instant, task: Task, progress: Progres
             worker_id=worker_of(task),
             reason=None if status.state is State.EXECUTING else status.reason,
             error=_error(status.failure) if event_type in _WITH_ERROR else None,
+            tenant=spec.tenant,
             progress=None if progress is None else ProgressData(progress.percent, progress.message[:_MESSAGE_LIMIT]),
         ),
     )

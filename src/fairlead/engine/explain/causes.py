@@ -2,20 +2,80 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from fairlead.core.circuit import CircuitState
-from fairlead.core.explanation import Cause, CauseCode, Datum
+from fairlead.core.explain.explanation import Cause, CauseCode, Datum
 from fairlead.core.instant import SECOND, Instant, brief
-from fairlead.core.task import Task
-from fairlead.engine.ability import obstacle
-from fairlead.engine.circuits import Circuits
-from fairlead.engine.ledger import Ledger
-from fairlead.engine.limits import LimitOf, blocking
-from fairlead.engine.presence import WorkerPresence
+from fairlead.core.queues.limits import NEVER, NO_LIMITS, Limit, Meter
+from fairlead.core.task import State, Task
+from fairlead.engine.changes import Ledger
+from fairlead.engine.explain.eligibility import obstacle
+from fairlead.engine.queue_cache import QueueBook
+from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.worker_records import WorkerPresence
+from fairlead.storage.protocol import Store
+from fairlead.storage.values import Used
+
+
+class LimitOf(enum.StrEnum):
+    """What a limit is of."""
+
+    QUEUE = "queue"
+    TYPE = "type"
+    KEY = "key"
+
+
+class LimitReached(Struct, frozen=True, kw_only=True):
+    """A limit that lets no more tasks start for now."""
+
+    of: LimitOf
+    name: str
+    """The queue, the task type or the concurrency key."""
+    running: int
+    """How many tasks that count towards it are executing."""
+    most: int | None
+    """How many may be at once; None if it is the rate that is reached."""
+    opens_at: Instant | None
+    """From when on a rate lets the next one start; None if one that runs must end first."""
+
+
+async def blocking(store: Store, book: QueueBook, clock: Clock, task: Task) -> LimitReached | None:
+    """The limit that keeps a queued task from being claimed now; None if no limit does."""
+    spec = task.spec
+    if task.state is not State.QUEUED:
+        return None
+    await book.refresh()
+    limits = book.limits.get(spec.queue, NO_LIMITS)
+    used = await store.usage(spec.queue, spec.type, spec.concurrency_key)
+    candidates = [
+        (LimitOf.QUEUE, spec.queue, limits.queue, used.queue),
+        (LimitOf.TYPE, spec.type, limits.types.get(spec.type, Limit()), used.type),
+    ]
+    if spec.concurrency_key is not None:
+        candidates.append((LimitOf.KEY, spec.concurrency_key, limits.key, used.key))
+    now = clock.now()
+    found = (_reached(of, name, limit, each, now) for of, name, limit, each in candidates)
+    return next((reached for reached in found if reached is not None), None)
+
+
+def _reached(of: LimitOf, name: str, limit: Limit, used: Used, now: Instant) -> LimitReached | None:
+    opens_at = Meter(limit, used.running, used.due).opens_at(now)
+    if opens_at <= now:
+        return None
+    full = opens_at == NEVER
+    return LimitReached(
+        of=of,
+        name=name,
+        running=used.running,
+        most=limit.running if full else None,
+        opens_at=None if full else opens_at,
+    )
+
 
 _LIMITED: Final = {LimitOf.QUEUE: "queue", LimitOf.TYPE: "task type", LimitOf.KEY: "concurrency key"}
 
@@ -39,10 +99,15 @@ async def pauses(seen: Circumstances) -> Sequence[Cause]:
     spec, book = seen.task.spec, seen.ledger.book
     causes: list[Cause] = []
     if spec.queue in book.paused:
-        text = f"the queue {spec.queue} is paused; `fairlead queues resume {spec.queue}` lets it go on"
+        text = f"the queue {spec.queue} is paused; `fairlead queues resume {spec.queue}` resumes it"
+        if spec.queue in book.unreadable:
+            text = (
+                f"the queue {spec.queue} is paused because its settings cannot be read; "
+                f"`fairlead quarantine show queue/{spec.queue}` says why, and what to do"
+            )
         causes.append(Cause(CauseCode.QUEUE_PAUSED, text, {"queue": spec.queue}, blocks=True))
     if spec.type in book.paused_types:
-        text = f"the task type {spec.type} is paused; `fairlead queues resume --type {spec.type}` lets it go on"
+        text = f"the task type {spec.type} is paused; `fairlead queues resume --type {spec.type}` resumes it"
         causes.append(Cause(CauseCode.TYPE_PAUSED, text, {"type": spec.type}, blocks=True))
     return causes
 
@@ -50,20 +115,20 @@ async def pauses(seen: Circumstances) -> Sequence[Cause]:
 async def circuits(seen: Circumstances) -> Sequence[Cause]:
     """That so many attempts of its type failed that none is claimed for now."""
     task_type = seen.task.spec.type
-    circuit = await Circuits(seen.ledger).find(task_type)
+    circuit = await seen.ledger.breakers.find(task_type)
     if circuit is None or circuit.state is CircuitState.CLOSED:
         return ()
     status = circuit.status
     data: dict[str, Datum] = {"type": task_type, "failures": status.failures, "outcomes": status.outcomes}
     why = f", as {status.failures:,} of {status.outcomes:,} attempts failed" if status.outcomes else ", by hand"
-    text = f"the circuit of {task_type} is open{why}"
+    text = f"the circuit breaker of {task_type} is open{why}"
     if circuit.state is CircuitState.HALF_OPEN:
-        text = f"the circuit of {task_type} is half-open: only a few tasks are let through until they have passed"
+        text = f"the circuit breaker of {task_type} is half-open: only a few tasks run, to see whether they succeed"
     elif status.until is not None:
         left = max(0, status.until - seen.now)
         data["seconds"] = left / SECOND
         text += f"; a few tasks are tried in {brief(left)}"
-    text += f"; `fairlead circuits close {task_type}` lets all go on"
+    text += f"; `fairlead circuits close {task_type}` lets all tasks run again"
     return (Cause(CauseCode.CIRCUIT_OPEN, text, data, blocks=True),)
 
 

@@ -5,12 +5,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead.core.explanation import Cause, CauseCode
-from fairlead.core.task import Lane
-from fairlead.engine.presence import WorkerPresence, WorkerState
+from msgspec.structs import replace
+
+from fairlead.core.errors import StoreError
+from fairlead.core.explain.explanation import Cause, CauseCode
+from fairlead.core.identity import WorkerId
+from fairlead.core.instant import SECOND, Span
+from fairlead.core.task import Lane, Task
+from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.worker_records import Presence, WorkerPresence, WorkerState
 
 _SHOWN: Final = 10
 """How many names a sentence lists."""
+
+
+HIDDEN: Final = WorkerId("")
+"""The id of a worker that is only counted."""
+
+
+def visible(workers: Sequence[WorkerPresence], tenant: str | None, queue: str) -> Sequence[WorkerPresence]:
+    """The workers as one tenant may know of them, who asks about a queue.
+
+    Those of other tenants never serve it. Those of nobody may, so they are counted, without a name or another queue.
+    """
+    if tenant is None:
+        return workers
+    return [
+        worker
+        if worker.tenant == tenant
+        else replace(
+            worker, id=HIDDEN, name="", host="", pid=0, queues=tuple(each for each in worker.queues if each == queue)
+        )
+        for worker in workers
+        if worker.tenant in (None, tenant)
+    ]
+
+
+def names_of(workers: Sequence[WorkerPresence]) -> list[WorkerId]:
+    """The ids of those that may be named."""
+    return [worker.id for worker in workers if worker.id != HIDDEN]
 
 
 def able(workers: Sequence[WorkerPresence], lane: Lane) -> list[WorkerPresence]:
@@ -50,10 +83,10 @@ def obstacle(workers: Sequence[WorkerPresence], lane: Lane) -> Cause | None:
     if not fit:
         return _incapable(lane, knowing)
     if all(worker.state is WorkerState.DRAINING for worker in fit):
-        names = [str(worker.id) for worker in fit]
+        names = [str(name) for name in names_of(fit)]
         return Cause(
             CauseCode.ALL_DRAINING,
-            f"every worker that could run it is draining and takes no more tasks: {_listed(names)}",
+            f"every worker that could run it is draining and takes no more tasks{_listed(names, ': ')}",
             {"workers": len(fit), "worker_ids": names},
             blocks=True,
         )
@@ -78,7 +111,7 @@ def _unserved(lane: Lane, live: Sequence[WorkerPresence]) -> Cause:
     served = sorted({queue for worker in live for queue in worker.queues})
     return Cause(
         CauseCode.QUEUE_UNSERVED,
-        f"no worker serves the queue {lane.queue}; those that run serve {_listed(served)}",
+        f"no worker serves the queue {lane.queue}{_listed(served, '; those that run serve ')}",
         {"queue": lane.queue, "workers": len(live), "served_queues": served},
         blocks=True,
     )
@@ -100,6 +133,48 @@ def _count(workers: Sequence[WorkerPresence]) -> str:
     return "1 worker serves" if len(workers) == 1 else f"{len(workers)} workers serve"
 
 
-def _listed(names: Sequence[str]) -> str:
-    """The first of some names."""
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+def _listed(names: Sequence[str], lead: str) -> str:
+    """The first of some names, if there are any to be said."""
+    return f"{lead}{', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}" if names else ""
+
+
+FRESH: Final[Span] = 5 * SECOND
+"""How long what was read of the workers is used without another look."""
+
+
+class Lookout:
+    """The workers as one engine last saw them."""
+
+    def __init__(self, presence: Presence, clock: Clock) -> None:
+        self._presence = presence
+        self._clock = clock
+        self._looked_at: Span | None = None
+        self._workers: list[WorkerPresence] | None = None
+        self._doubts: dict[tuple[str, str, tuple[str, ...], str | None], tuple[Cause, ...]] = {}
+        """By queue, type, capability set and who is told."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is time to look again: one look at the workers serves all who ask within five seconds."""
+        return self._looked_at is None or self._clock.monotonic() - self._looked_at >= FRESH
+
+    def doubts(self, task: Task, tenant: str | None = None) -> tuple[Cause, ...]:
+        """Why no live worker could run a task, as it is told to this tenant; none if one could, or if nobody knows."""
+        if self._workers is None:
+            return ()
+        spec = task.spec
+        kind = spec.queue, spec.type, spec.requires, tenant
+        found = self._doubts.get(kind)
+        if found is None:
+            cause = obstacle(visible(self._workers, tenant, spec.queue), task.lane)
+            found = self._doubts[kind] = () if cause is None else (cause,)
+        return found
+
+    async def look(self) -> None:
+        """Look at the workers; who asks meanwhile gets the answer before."""
+        self._looked_at = self._clock.monotonic()
+        try:
+            self._workers = await self._presence.workers()
+        except StoreError:
+            self._workers = None
+        self._doubts.clear()

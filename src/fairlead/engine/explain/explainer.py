@@ -1,4 +1,4 @@
-"""Explaining: why a task waits, or ran when it ran. What may hold a task back is asked of `holding`."""
+"""Explaining: why a task waits, or ran when it ran. What may hold a task back is asked of `causes`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fairlead.core.explanation import Cause, CauseCode, Explanation, Forecast
-from fairlead.core.instant import SECOND, Instant, brief
-from fairlead.core.order import treated_as
-from fairlead.core.outlook import steady_table
-from fairlead.core.recount import recount, retried_after
+from fairlead.core.explain.attempt_story import recount, retried_after
+from fairlead.core.explain.explanation import Cause, CauseCode, Explanation, Forecast, sweep_is_late
+from fairlead.core.instant import AT_ONCE, SECOND, Instant, Span, brief
+from fairlead.core.queues.order import treated_as
+from fairlead.core.queues.promotion import steady_table
 from fairlead.core.task import Reason, State, Task
-from fairlead.engine.ability import able
-from fairlead.engine.depending import unended
-from fairlead.engine.forecasting import NAMED, Sight, free_slots, lane_places, line_causes, place_of
-from fairlead.engine.holding import SOURCES, Circumstances
-from fairlead.engine.ledger import Ledger
-from fairlead.engine.presence import Presence, WorkerPresence
+from fairlead.engine.changes import Ledger
+from fairlead.engine.dependencies import released_at, unended
+from fairlead.engine.explain.causes import SOURCES, Circumstances
+from fairlead.engine.explain.eligibility import able, names_of, visible
+from fairlead.engine.explain.forecast import NAMED, Sight, free_slots, lane_places, line_causes, place_of
+from fairlead.engine.worker_records import Presence, WorkerPresence
 
 _NOT_IN_LINE: Final = "it has no place in line before it is due"
 
@@ -30,8 +30,11 @@ class Explainer:
         self._ledger = ledger
         self._presence = presence
 
-    async def explain(self, task: Task) -> Explanation:
-        """Why a task waits, or ran when it ran. Reads no other task; what it costs is what the store's `count` does."""
+    async def explain(self, task: Task, tenant: str | None = None) -> Explanation:
+        """Why a task waits, or ran when it ran. Reads no other task; what it costs is what the store's `count` does.
+
+        To who is bound to a tenant, others appear as numbers at most.
+        """
         book = self._ledger.book
         await book.refresh()
         now = self._ledger.clock.now()
@@ -48,29 +51,39 @@ class Explainer:
             causes=recount(task, table, now),
         )
         if status.state is State.SCHEDULED:
-            return await self._explain_scheduled(task, explanation)
+            return await self._explain_scheduled(task, explanation, tenant)
         if status.state is State.QUEUED:
-            return await self._explain_queued(task, explanation)
+            return await self._explain_queued(task, explanation, tenant)
         return explanation
 
-    async def _explain_scheduled(self, task: Task, known: Explanation) -> Explanation:
-        workers = await self._presence.workers()
+    async def _explain_scheduled(self, task: Task, known: Explanation, tenant: str | None) -> Explanation:
+        workers = visible(await self._presence.workers(), tenant, task.spec.queue)
         holding = await self._holding(task, known.at, workers)
         takers = able(workers, task.lane)
         forecast = Forecast(
             workers=len(takers),
-            worker_ids=tuple(worker.id for worker in takers[:NAMED]),
+            worker_ids=tuple(names_of(takers)[:NAMED]),
             free_slots=free_slots(takers),
             no_estimate=_NOT_IN_LINE,
             no_latest=_NOT_IN_LINE,
         )
         waits = task.status.waits
-        first = _dependent(task, await unended(self._ledger.store, task)) if waits else _scheduled(task, known.at)
+        first = (
+            _dependent(task, await unended(self._ledger.store, task), tenant)
+            if waits
+            else _scheduled(task, await self._due(task), known.at, self._ledger.settings.sweep_interval)
+        )
         causes = (first, *holding, *known.causes)
         return replace(known, causes=causes, due_at=task.status.ready_at, forecast=forecast)
 
-    async def _explain_queued(self, task: Task, known: Explanation) -> Explanation:
-        ledger, workers = self._ledger, await self._presence.workers()
+    async def _due(self, task: Task) -> Instant:
+        """From when on a sweep has to queue a task."""
+        at = task.status.ready_at
+        return at if task.status.alarm != AT_ONCE else max(at, await released_at(self._ledger.store, task))
+
+    async def _explain_queued(self, task: Task, known: Explanation, tenant: str | None) -> Explanation:
+        ledger = self._ledger
+        workers = visible(await self._presence.workers(), tenant, task.spec.queue)
         tally = await ledger.store.tally()
         sight = Sight(
             task=task,
@@ -103,37 +116,42 @@ def _unable(forecast: Forecast, cause: Cause) -> Forecast:
     return replace(forecast, estimated_start=None, latest_start=None, assumptions=(), no_estimate=why, no_latest=why)
 
 
-def _dependent(task: Task, parents: Sequence[Task]) -> Cause:
-    """For whom a task waits."""
-    shown = ", ".join(f"{parent.id} ({parent.state.value})" for parent in parents[:NAMED])
+def _dependent(task: Task, parents: Sequence[Task], tenant: str | None) -> Cause:
+    """For whom a task waits; to a tenant only its own are named."""
+    named = [parent for parent in parents if tenant in (None, parent.spec.tenant)]
+    shown = ", ".join(f"{parent.id} ({parent.state.value})" for parent in named[:NAMED])
     count = task.status.pending
     return Cause(
         CauseCode.DEPENDENT,
-        f"it waits for {count:,} other task{'s' if count > 1 else ''} to end, such as {shown}",
+        f"it waits for {count:,} other task{'s' if count > 1 else ''} to end{', such as ' if shown else ''}{shown}",
         {"pending": count, "unmet": task.status.unmet},
         blocks=True,
     )
 
 
-def _scheduled(task: Task, now: Instant) -> Cause:
+def _scheduled(task: Task, due_at: Instant, now: Instant, interval: Span) -> Cause:
     """Why a task has yet to be queued."""
     status = task.status
-    left = status.ready_at - now
-    if left <= 0:
+    left = due_at - now
+    if sweep_is_late(due_at, now, interval):
         return Cause(
             CauseCode.SWEEP_LATE,
             f"it has been due for {brief(-left)}, and no worker or server has swept since; one that runs does so every "
-            f"second",
+            f"{brief(interval)}",
             {"late_seconds": -left / SECOND},
         )
+    left = max(left, 0)
+    due = f"due in {brief(left)}" if left else f"due now: a sweep queues it within {brief(interval)}"
     if status.reason is Reason.SUBMITTED:
+        return Cause(CauseCode.NOT_DUE, f"it was submitted to run later, and is {due}", {"seconds": left / SECOND})
+    if status.reason is Reason.DEPENDENT:
         return Cause(
-            CauseCode.NOT_DUE, f"it was submitted to run later, and is due in {brief(left)}", {"seconds": left / SECOND}
+            CauseCode.NOT_DUE, f"all that it waited for has ended, and it is {due}", {"seconds": left / SECOND}
         )
     failure = None if status.reason is Reason.HANDED_BACK else status.failure
     return Cause(
         CauseCode.BACKOFF,
-        f"{retried_after(status.attempts, status.reason, failure)}, and the next is due in {brief(left)}",
+        f"{retried_after(status.attempts, status.reason, failure)}, and the next is {due}",
         {
             "seconds": left / SECOND,
             "attempt": status.attempts,

@@ -9,10 +9,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from fairlead.core.explanation import Cause, CauseCode, Forecast, LinePlace
+from fairlead.core.explain.explanation import Cause, CauseCode, Forecast, LinePlace
 from fairlead.core.instant import MINUTE, SECOND, Instant, brief
-from fairlead.core.order import Policy, Weighted
-from fairlead.core.outlook import (
+from fairlead.core.queues.order import Policy, Weighted
+from fairlead.core.queues.promotion import (
     BEFORE_ALL,
     Place,
     drawn_share,
@@ -25,15 +25,15 @@ from fairlead.core.outlook import (
     unpassable_from,
 )
 from fairlead.core.task import Lane, Priority, State, Task
-from fairlead.engine.ability import able, can_run
-from fairlead.engine.presence import WorkerPresence
+from fairlead.engine.explain.eligibility import able, can_run, names_of
+from fairlead.engine.worker_records import WorkerPresence
 from fairlead.storage.values import LaneTally, Stretch
 
 NAMED: Final = 20
 """How many of the workers that could take it are named."""
 
 
-_NO_RATE: Final = "no task ended within the last minute at the workers that could take it, so their pace is not known"
+_NO_RATE: Final = "no task ended within the last minute at the workers that could take it, so their rate is not known"
 
 
 class Sight(Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ def _forecast(sight: Sight, line: _Line) -> Forecast:
         estimated = min(estimated, latest)
     return Forecast(
         workers=len(workers),
-        worker_ids=tuple(worker.id for worker in workers[:NAMED]),
+        worker_ids=tuple(names_of(workers)[:NAMED]),
         free_slots=free,
         rate=rate or None,
         estimated_start=estimated,
@@ -179,10 +179,10 @@ def _latest(sight: Sight, older: int, rate: float) -> tuple[Instant | None, str 
     """The start that no submit can put off any more, or why there is none."""
     task, table = sight.task, steady_table(sight.policy)
     if table is None:
-        return None, "each turn draws the priority that is served, so nothing bounds the wait"
+        return None, "each turn picks a priority at random, so the wait has no upper limit"
     on_top = on_top_from(table, task)
     if on_top is None:
-        return None, "in a strict order more urgent tasks go first for as long as there are any"
+        return None, "in strict order, more urgent tasks always go first, so the wait has no upper limit"
     until = overtaken_until(table, task)
     if until > sight.now:
         return None, f"for another {brief(until - sight.now)} tasks with a longer head start can still get ahead of it"
@@ -201,13 +201,13 @@ def _assumptions(
     if estimated is None and latest is None:
         return
     if rate:
-        yield f"its workers go on at the rate of the last minute: {rate:.3g}/s"
+        yield f"its workers keep the rate of the last minute: {rate:.3g}/s"
     if estimated is not None:
         yield "for the estimate: nothing more urgent is submitted"
     others = sorted({queue for worker in workers for queue in worker.queues} - {sight.task.spec.queue})
     if others:
-        yield f"its workers are not held up by their other queues: {', '.join(others[:5])}"
-    yield "the workers stand as they last said of themselves, a heartbeat ago at most"
+        yield f"its workers are not busy with their other queues: {', '.join(others[:5])}"
+    yield "the workers are as they last reported, at most one heartbeat ago"
 
 
 def free_slots(workers: Sequence[WorkerPresence]) -> int:
@@ -244,6 +244,6 @@ def line_causes(place: LinePlace, forecast: Forecast) -> Iterator[Cause]:
     elif forecast.workers and not place.ahead:
         yield Cause(
             CauseCode.NEXT_IN_LINE,
-            "nothing is ahead of it, and a worker that could take it has room: it starts when that worker next looks",
+            "nothing is ahead of it, and a worker that could take it has a free slot: it starts at the next claim",
             {"workers": forecast.workers, "free_slots": forecast.free_slots},
         )

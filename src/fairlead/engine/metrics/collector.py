@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import COMPLETED, EXECUTING, Priority, Reason, State, Task
-from fairlead.engine import catalogue
-from fairlead.engine.exposition import Family, Histogram, Samples, seconds
-from fairlead.engine.observe import Happening, Watcher, happening_of
+from fairlead.engine.events.observers import Happening, Occurrence, Watcher, happening_of
+from fairlead.engine.metrics import names
+from fairlead.engine.metrics.prometheus import Family, Histogram, Samples, seconds
 from fairlead.storage.protocol import Store
 
 MOST_NAMES: Final = 200
@@ -50,6 +50,7 @@ class Metrics(Watcher):
         self._dead_letters: Counter[_Pair] = Counter()
         self._operations: dict[str, Histogram] = {}
         self._batches: dict[str, Histogram] = {}
+        self._foreign = 0
         self._missed_beats = 0
         self._used: Callable[[], float] | None = None
 
@@ -63,15 +64,14 @@ class Metrics(Watcher):
                 status = task.status
                 if status.state is COMPLETED:
                     histogram = completed.get(task.spec.type) or self._new_type(task.spec.type)
-                    took = (status.ended_at or at) - (status.started_at or at)
+                    took = max(0, (status.ended_at or at) - (status.started_at or at))
                     histogram.counts[bisect_left(_DURATIONS, took)] += 1
                     histogram.total += took
                 elif status.state is EXECUTING:
                     if not status.cancel_asked:
-                        histogram, waited = waits[status.priority], at - status.ready_at
+                        histogram, waited = waits[status.priority], max(0, at - status.ready_at)
                         histogram.counts[bisect_left(_WAITS, waited)] += 1
-                        if waited > 0:
-                            histogram.total += waited
+                        histogram.total += waited
                 elif status.reason is Reason.SUBMITTED or status.reason is Reason.DEPENDENT:
                     key = (self._known(task.spec.type), status.priority)
                     self._submitted[key] = self._submitted.get(key, 0) + 1
@@ -83,9 +83,15 @@ class Metrics(Watcher):
         with self._lock:
             self._promoted[task.status.priority.word, treated_as.word] += 1
 
+    def noted(self, occurrence: Occurrence) -> None:
+        """Count the tasks that workers of other tenants met."""
+        if occurrence.happening is Happening.FOREIGN:
+            with self._lock:
+                self._foreign += 1
+
     def around(self, store: Store) -> Store:
         """A store whose operations are timed."""
-        from fairlead.engine.measuring import measured
+        from fairlead.engine.metrics.timed_store import measured
 
         return measured(store, self.operated)
 
@@ -117,27 +123,28 @@ class Metrics(Watcher):
         """The metrics of this process."""
         with self._lock:
             completed = {(name, State.COMPLETED.value): each for name, each in self._completed.items() if each.count}
-            yield catalogue.QUEUE_WAIT, [((priority.word,), self._waits[priority]) for priority in Priority]
+            yield names.QUEUE_WAIT, [((priority.word,), self._waits[priority]) for priority in Priority]
             yield (
-                catalogue.SUBMITTED,
+                names.SUBMITTED,
                 [((name, priority.word), count) for (name, priority), count in self._submitted.items()],
             )
-            yield catalogue.PROMOTED, list(self._promoted.items())
-            yield catalogue.DURATION, [*completed.items(), *self._durations.items()]
+            yield names.PROMOTED, list(self._promoted.items())
+            yield names.DURATION, [*completed.items(), *self._durations.items()]
             ended = {pair: each.count for pair, each in completed.items()}
-            yield catalogue.COMPLETED, [*ended.items(), *self._ended.items()]
-            yield catalogue.RETRIES, list(self._retries.items())
-            yield catalogue.FAILED, list(self._failed.items())
-            yield catalogue.DEAD_LETTERS, list(self._dead_letters.items())
-            yield catalogue.STORE_SECONDS, _by_one(self._operations)
-            yield catalogue.BATCH_SIZE, _by_one(self._batches)
+            yield names.COMPLETED, [*ended.items(), *self._ended.items()]
+            yield names.RETRIES, list(self._retries.items())
+            yield names.FAILED, list(self._failed.items())
+            yield names.DEAD_LETTERS, list(self._dead_letters.items())
+            yield names.FOREIGN, [((), self._foreign)]
+            yield names.STORE_SECONDS, _by_one(self._operations)
+            yield names.BATCH_SIZE, _by_one(self._batches)
             if self._used is not None:
-                yield catalogue.HEARTBEAT_FAILURES, [((), self._missed_beats)]
+                yield names.HEARTBEAT_FAILURES, [((), self._missed_beats)]
 
     def collect_worker(self) -> Iterator[tuple[Family, Samples]]:
         """The metrics of this process, and how busy its worker is."""
         if self._used is not None:
-            yield catalogue.CAPACITY_USED, [((), self._used())]
+            yield names.CAPACITY_USED, [((), self._used())]
         yield from self.collect()
 
     def _count(self, task: Task, at: Instant) -> None:

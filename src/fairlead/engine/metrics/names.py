@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead.engine.exposition import Family, Kind, Source
+from fairlead.engine.metrics.prometheus import Family, MetricKind, MetricSource
 
-_COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
-_PROCESS, _STORE, _WORKER = Source.PROCESS, Source.STORE, Source.WORKER
+_COUNTER, _GAUGE, _HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
+_PROCESS, _STORE, _WORKER = MetricSource.PROCESS, MetricSource.STORE, MetricSource.WORKER
 
 QUEUE_DEPTH: Final = Family(
     "fairlead_queue_depth", _GAUGE, _STORE, ("queue", "priority"), "Tasks that are ready and wait for a worker."
@@ -74,8 +74,22 @@ DEAD_LETTERS: Final = Family(
     ("type", "reason"),
     "Tasks that became dead letters: retries_used_up or crash_loop.",
 )
+FOREIGN: Final = Family(
+    "fairlead_foreign_tasks_total",
+    _COUNTER,
+    _PROCESS,
+    (),
+    "Claims of workers of one tenant that met another's task in a queue that is bound to it, and returned it unseen.",
+)
 DEAD_LETTER_SIZE: Final = Family(
     "fairlead_dead_letter_size", _GAUGE, _STORE, (), "Dead letters that wait to be replayed or discarded."
+)
+QUARANTINED: Final = Family(
+    "fairlead_quarantined_records",
+    _GAUGE,
+    _STORE,
+    ("kind",),
+    "Records in quarantine, because they cannot be decoded, by kind: task, schedule, queue, key and others.",
 )
 TASK_STATE: Final = Family("fairlead_task_state", _GAUGE, _STORE, ("status",), "Tasks in the store, by state.")
 WORKERS: Final = Family(
@@ -83,7 +97,7 @@ WORKERS: Final = Family(
     _GAUGE,
     _STORE,
     ("status",),
-    "Workers: active, draining, or dead, which is not heard of for one lease length, within the last hour.",
+    "Workers: active, draining, or dead (within the last hour: without a heartbeat for one lease length).",
 )
 CAPACITY_USED: Final = Family(
     "fairlead_worker_capacity_used_ratio",
@@ -123,10 +137,17 @@ JOURNAL_BEHIND: Final = Family(
     (),
     "Changed tasks that the journal has yet to learn of; only with a journal.",
 )
+STORE_INTACT: Final = Family(
+    "fairlead_store_intact",
+    _GAUGE,
+    _STORE,
+    (),
+    "1 while the store has all that its journal knows of, 0 when it has lost something; only with a journal.",
+)
 
 CATALOGUE: Final = (
     QUEUE_DEPTH, QUEUE_OLDEST_AGE, QUEUE_PAUSED, QUEUE_WAIT, SUBMITTED, PROMOTED, DURATION, COMPLETED, RETRIES, FAILED,
-    DEAD_LETTERS, DEAD_LETTER_SIZE, TASK_STATE, WORKERS, CAPACITY_USED, HEARTBEAT_FAILURES, STORE_SECONDS, BATCH_SIZE,
-    SCHEDULE_LATE, JOURNAL_BEHIND,
+    DEAD_LETTERS, FOREIGN, DEAD_LETTER_SIZE, QUARANTINED, TASK_STATE, WORKERS, CAPACITY_USED, HEARTBEAT_FAILURES,
+    STORE_SECONDS, BATCH_SIZE, SCHEDULE_LATE, JOURNAL_BEHIND, STORE_INTACT,
 )  # fmt: skip
 """All of them, in the order of the reference."""

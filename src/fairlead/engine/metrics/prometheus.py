@@ -16,7 +16,7 @@ from fairlead.core.instant import SECOND, Span
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Kind(enum.StrEnum):
+class MetricKind(enum.StrEnum):
     """How a metric behaves."""
 
     COUNTER = "counter"
@@ -24,7 +24,7 @@ class Kind(enum.StrEnum):
     HISTOGRAM = "histogram"
 
 
-class Source(enum.StrEnum):
+class MetricSource(enum.StrEnum):
     """What a metric tells of, and so where it is shown."""
 
     PROCESS = "process"
@@ -39,8 +39,8 @@ class Family(Struct, frozen=True):
     """A metric: its name and what it means."""
 
     name: str
-    kind: Kind
-    source: Source
+    kind: MetricKind
+    source: MetricSource
     labels: tuple[str, ...]
     doc: str
 

@@ -6,11 +6,12 @@ from collections import Counter
 from typing import Final
 
 from fairlead.core.instant import DAY, Instant
-from fairlead.storage.protocol import Store
-from fairlead.storage.values import Record
+from fairlead.engine.records import DecodedRecord, Form, Records, Unread
 
 KIND: Final = "promoted"
 """The kind of record that a day's count is, by the number of the day since 1970."""
+
+FORM: Final = Form(kind=KIND, decode=int, encode=lambda count: b"%d" % count)
 
 _KEPT_DAYS: Final = 2
 _TRIES: Final = 20
@@ -19,8 +20,9 @@ _TRIES: Final = 20
 class Promotions:
     """The tasks that were served as more urgent than they are, because they had waited, by day of UTC."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._store = records.store
         self._counts: Counter[int] = Counter()
         """By day: what was counted here and not yet shared."""
 
@@ -41,22 +43,21 @@ class Promotions:
     async def today(self, now: Instant) -> int:
         """How many were promoted since midnight UTC; what other processes counted may be a heartbeat behind."""
         day = now // DAY
-        return _number(await self._store.scan(KIND), day)[0] + self._counts[day]
+        found = await self._records.find(FORM, str(day))
+        return self._counts[day] + (found.value if isinstance(found, DecodedRecord) else 0)
 
     async def _add(self, day: int, count: int) -> bool:
         for _ in range(_TRIES):
-            number, version = _number(await self._store.scan(KIND), day)
-            value = b"%d" % (number + count)
+            found = await self._records.find(FORM, str(day))
+            if isinstance(found, Unread):
+                return False
+            number, version = (0, 0) if found is None else (found.value, found.version)
+            value = FORM.write(number + count)
             if await self._store.put(KIND, str(day), value, expected=version) is not None:
                 return True
         return False
 
     async def _forget(self, day: int) -> None:
-        for record in await self._store.scan(KIND):
-            if int(record.name) <= day - _KEPT_DAYS:
-                await self._store.drop(KIND, record.name)
-
-
-def _number(records: list[Record], day: int) -> tuple[int, int]:
-    """The count of a day, and the version of its record."""
-    return next(((int(record.value), record.version) for record in records if record.name == str(day)), (0, 0))
+        for each in (await self._records.read(FORM)).kept:
+            if int(each.name) <= day - _KEPT_DAYS:
+                await self._store.drop(KIND, each.name)

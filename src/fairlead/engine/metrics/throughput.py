@@ -10,7 +10,7 @@ from msgspec import Struct
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
 from fairlead.core.task import COMPLETED, State, Task
-from fairlead.engine.feed import worker_of
+from fairlead.engine.events.types import worker_of
 
 _SLICE: Final[Span] = 5 * SECOND
 _SLICES: Final = MINUTE // _SLICE
@@ -34,7 +34,7 @@ class Spent(Struct, frozen=True, array_like=True):
     time: Span = 0
 
 
-class Meter:
+class ThroughputMeter:
     """The ends of attempts that this process has settled, by worker; and what they took, by queue."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Meter:
             self._slice[failed] += 1
             taking = self._taking
             taking[0] += 1
-            taking[1] += at - (status.started_at or at)
+            taking[1] += max(0, at - (status.started_at or at))
 
     def total(self, now: Instant) -> Throughput:
         """What was counted for all workers together."""

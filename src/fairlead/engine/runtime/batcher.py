@@ -83,3 +83,40 @@ class Batcher(Generic[Item, Answer]):
             if not future.done():
                 future.set_result(answers[start:end])
             start = end
+
+
+class PlacedBatcher(Generic[Item, Answer]):
+    """A batcher for each place of a store: a place that keeps its items waiting does not keep those of the others."""
+
+    def __init__(
+        self, send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], place_of: Callable[[Item], int]
+    ) -> None:
+        self._send = send
+        self._place_of = place_of
+        self._batchers: dict[int, Batcher[Item, Answer]] = {}
+
+    def answers(self, items: Sequence[Item]) -> Awaitable[Sequence[Answer]]:
+        """The answers to these items, in their order, each sent along with whatever else waits for its place."""
+        by_place: dict[int, list[int]] = {}
+        for at, item in enumerate(items):
+            by_place.setdefault(self._place_of(item), []).append(at)
+        if len(by_place) == 1:
+            return self._batcher(next(iter(by_place))).answers(items)
+        return self._gathered(items, by_place)
+
+    async def _gathered(self, items: Sequence[Item], by_place: dict[int, list[int]]) -> Sequence[Answer]:
+        parts = [self._batcher(place).answers([items[at] for at in at_place]) for place, at_place in by_place.items()]
+        answered: dict[int, Answer] = {}
+        # All of them first: what failed in one place was done in the others.
+        outcomes = await asyncio.gather(*parts, return_exceptions=True)
+        for at_place, outcome in zip(by_place.values(), outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            answered.update(zip(at_place, outcome, strict=True))
+        return [answered[at] for at in range(len(items))]
+
+    def _batcher(self, place: int) -> Batcher[Item, Answer]:
+        batcher = self._batchers.get(place)
+        if batcher is None:
+            batcher = self._batchers[place] = Batcher(self._send)
+        return batcher

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from fairlead.core.health.clock_watch import ClockReading
 from fairlead.core.instant import Instant, Span
 
 
@@ -20,6 +21,16 @@ class Clock(Protocol):
         """Time since some fixed moment; never jumps."""
         ...
 
+    def given(self) -> Instant | None:
+        """The time that is given to a store's operation; None to leave it to the store's own clock, as all should."""
+        ...
+
+
+def look(clock: Clock) -> ClockReading:
+    """What a clock shows."""
+    asked = clock.monotonic()
+    return ClockReading(at=clock.now(), asked=asked, answered=clock.monotonic())
+
 
 class SystemClock:
     """The host's clock."""
@@ -29,6 +40,9 @@ class SystemClock:
 
     def monotonic(self) -> Span:
         return time.monotonic_ns() // 1_000
+
+    def given(self) -> None:
+        return None
 
 
 class FollowingClock:
@@ -46,17 +60,23 @@ class FollowingClock:
     def now(self) -> Instant:
         return self._host.now() if self._origin is None else self._origin + self.monotonic()
 
+    def given(self) -> None:
+        return None
+
     @property
     def follows(self) -> bool:
         """Whether it follows a store that has a clock of its own."""
         return self._origin is not None
 
-    async def measure(self, store_time: Callable[[], Awaitable[Instant | None]]) -> None:
+    async def measure(self, store_time: Callable[[], Awaitable[Instant | None]]) -> ClockReading:
         """Ask the store for its time; half the round trip is taken to have passed since it answered."""
         asked = self._host.monotonic()
         answer = await store_time()
-        if answer is not None:
-            self._origin = answer - (asked + self._host.monotonic()) // 2
+        if answer is None:
+            return look(self._host)
+        answered = self._host.monotonic()
+        self._origin = answer - (asked + answered) // 2
+        return ClockReading(at=answer, asked=asked, answered=answered)
 
 
 class ManualClock:
@@ -71,6 +91,9 @@ class ManualClock:
 
     def monotonic(self) -> Span:
         return self._monotonic
+
+    def given(self) -> Instant:
+        return self._now
 
     def advance(self, by: Span) -> None:
         """Let time pass."""

@@ -6,6 +6,7 @@ synchronous code can run them to their end by a single step: no loop, no thread,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -21,3 +22,8 @@ def run_inline(coroutine: Coroutine[Any, Any, Result]) -> Result:
         return result
     coroutine.close()
     raise RuntimeError("the coroutine suspended, so it needs an event loop; open its store with blocking=True")
+
+
+async def sleep_inline(seconds: float) -> None:
+    """`asyncio.sleep` for a coroutine that is run inline: its thread waits."""
+    time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop to be held up

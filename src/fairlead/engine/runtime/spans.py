@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from fairlead._version import __version__
 from fairlead.core.submission import Submission
-from fairlead.core.trace import traceparent_in
+from fairlead.core.text.traceparent import traceparent_in
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

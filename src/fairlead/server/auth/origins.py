@@ -7,9 +7,10 @@ its own origin, or about the name that it called: that is what is looked at here
 from __future__ import annotations
 
 import functools
-import ipaddress
 from collections.abc import Mapping
 from typing import Final, TypeAlias
+
+from fairlead.core.text.hosts import host_of, is_loopback
 
 Headers: TypeAlias = Mapping[bytes, bytes]
 """The headers of a request by their names in lower case."""
@@ -17,9 +18,14 @@ Headers: TypeAlias = Mapping[bytes, bytes]
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """The methods that change nothing."""
 
-_FORWARDED: Final = frozenset(
-    {b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"forwarded", b"via"}
-)
+_FORWARDED: Final = frozenset({
+    b"x-forwarded", b"x-forwarded-by", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-path",
+    b"x-forwarded-port", b"x-forwarded-prefix", b"x-forwarded-proto", b"x-forwarded-scheme", b"x-forwarded-server",
+    b"x-forwarded-ssl", b"x-original-forwarded-for", b"x-original-host", b"x-original-url", b"x-real-ip",
+    b"x-client-ip", b"x-cluster-client-ip", b"true-client-ip", b"cf-connecting-ip", b"fastly-client-ip",
+    b"x-envoy-external-address", b"x-envoy-original-path", b"forwarded", b"via",
+})  # fmt: skip
+"""What proxies add by which they can be told. Many add none of these unless they are told to."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -29,25 +35,8 @@ def _text(header: bytes) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def host_in(authority: str) -> str:
-    """The host of `host:port`, in lower case and without the brackets of an IPv6 address."""
-    authority = authority.strip().lower()
-    if authority.startswith("["):
-        return authority[1:].partition("]")[0]
-    name, colon, port = authority.rpartition(":")
-    return name if colon and port.isdigit() else authority
-
-
-@functools.lru_cache(maxsize=1024)
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by its very name: what only its own programs can reach."""
-    if host in ("localhost", "localhost.") or host.endswith(".localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback
+    """The host of `host:port`; empty if it is none."""
+    return host_of(authority.strip().lower())
 
 
 def called(headers: Headers) -> str:
@@ -83,5 +72,9 @@ def is_neighbourly(headers: Headers) -> bool:
 
 
 def came_through_proxy(headers: Headers) -> bool:
-    """Whether a proxy says that it passed the request on."""
+    """Whether a proxy says that it passed the request on.
+
+    One that says nothing cannot be told: a forwarded port, a tunnel, or a proxy whose configuration adds no header and
+    calls the server by a name of loopback. For the server its requests come from this machine.
+    """
     return not _FORWARDED.isdisjoint(headers)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from fairlead.engine.keys import Role
+from fairlead.core.tenancy import Role
 
 
-class Principal(Struct, frozen=True):
+class Principal(Struct, frozen=True, cache_hash=True):
     """The holder of a key, or whoever calls a server that has none."""
 
     name: str

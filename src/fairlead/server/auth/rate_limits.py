@@ -45,7 +45,7 @@ class Bucket:
         self._tokens = min(self.burst, self._tokens + 1)
 
 
-class Limits:
+class RateLimits:
     """The buckets of one server process."""
 
     def __init__(self, rate: float, burst: int, most: int = MOST_BUCKETS) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fairlead.server.shapes import Schema, fields, referred
+from fairlead.server.docs.schemas import Schema, fields, referred
 
 LIKELY: Final[dict[str, Any]] = {
     "task_id": "019a85f3c2d08000a3d25f1e9c7b4a60",
@@ -104,7 +104,8 @@ class _Sampler:
 
     def _mapping(self, schema: Schema) -> dict[str, Any]:
         values = schema.get("additionalProperties")
-        return {"default": self.value(values, "")} if isinstance(values, dict) and values else {}
+        names = schema.get("required", ("default",))
+        return {name: self.value(values, "") for name in names} if isinstance(values, dict) and values else {}
 
     def _plain(self, schema: Schema, kind: str, name: str) -> Any:
         match kind:

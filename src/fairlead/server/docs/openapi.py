@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
@@ -11,17 +10,17 @@ from types import ModuleType
 from typing import Any, Final
 
 from fairlead._version import __version__
-from fairlead.server.cookies import COOKIE, CSRF_HEADER
-from fairlead.server.endpoint import Endpoint, Media
-from fairlead.server.principal import Role
-from fairlead.server.refusals import KINDS
-from fairlead.server.samples import LIKELY, sample
-from fairlead.server.shapes import REFERENCE, Schema, describe, fields, prose, referred, without_null
+from fairlead.core.tenancy import Role
+from fairlead.server.auth.sessions import COOKIE, CSRF_HEADER
+from fairlead.server.docs.examples import LIKELY, sample
+from fairlead.server.docs.schemas import REFERENCE, Schema, describe, fields, prose, referred, without_null
+from fairlead.server.endpoint import Served
+from fairlead.server.http.problems import KINDS
+from fairlead.wire.endpoint import Media
 from fairlead.wire.problems import MEDIA_TYPE, Problem
 
 JSON: Final = "application/json"
 
-_VARIABLE: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _NAMED: Final = {
     "task_id": "The id of a task.",
     "worker_id": "The id that a worker got when it registered.",
@@ -29,8 +28,15 @@ _NAMED: Final = {
     "operation_id": "The id of an operation.",
     "queue": "The name of a queue.",
 }
-_JOINED: Final = {"batch": "tasks", "results": "workers"}
-"""The modules whose endpoints are told of together with those of another."""
+_TAGS: Final = {
+    "routes.batch": "tasks",
+    "routes.workers": "fleet",
+    "worker_protocol.routes": "workers",
+    "worker_protocol.results": "workers",
+    "docs.routes": "documents",
+    "routes.autoscale": "scaling",
+}
+"""The tags that are not called as the module is; programs know them by these names."""
 
 _LINKED: Final = ("task_id", "worker_id", "lease")
 """The fields by which one operation leads to another."""
@@ -40,60 +46,56 @@ _WITH_ROLE: Final = (401, 403, 429, 503)
 _ALWAYS: Final = (400, 422, 500)
 
 
-def document(endpoints: Sequence[Endpoint[Any, Any]]) -> dict[str, Any]:
+def document(endpoints: Sequence[Served[Any, Any]]) -> dict[str, Any]:
     """The whole document."""
     return _Document(endpoints).made()
 
 
-def operation_id(endpoint: Endpoint[Any, Any]) -> str:
+def operation_id(endpoint: Served[Any, Any]) -> str:
     """What programs call an endpoint: its module and its handler."""
     return f"{tag(endpoint)}_{endpoint.handler.__name__}"
 
 
-def tag(endpoint: Endpoint[Any, Any]) -> str:
+def tag(endpoint: Served[Any, Any]) -> str:
     """The group of endpoints that one belongs to: the module of its handler."""
-    module = endpoint.handler.__module__.rpartition(".")[2]
-    return _JOINED.get(module, module)
+    package, module = endpoint.handler.__module__.split(".")[-2:]
+    return _TAGS.get(f"{package}.{module}", module)
 
 
-def plain_path(endpoint: Endpoint[Any, Any]) -> str:
-    """The path without the converters of its variables."""
-    return _VARIABLE.sub(r"{\1}", endpoint.path)
-
-
-def variables(endpoint: Endpoint[Any, Any]) -> list[str]:
-    """The names in the path that stand for values."""
-    return _VARIABLE.findall(endpoint.path)
-
-
-def takes_body(endpoint: Endpoint[Any, Any]) -> bool:
+def takes_body(endpoint: Served[Any, Any]) -> bool:
     """Whether a request has a body, whoever reads it."""
     return bool(_bodies(endpoint))
 
 
-_ONLY: Final[dict[str, Callable[[Endpoint[Any, Any]], bool]]] = {
+_ONLY: Final[dict[str, Callable[[Served[Any, Any]], bool]]] = {
     "invalid-json": takes_body,
     "queue-full": lambda endpoint: endpoint.role is Role.SUBMIT and takes_body(endpoint),
     "invalid-query": lambda endpoint: "q" in endpoint.query.__struct_fields__ or _of_operations(endpoint),
-    "operation-refused": lambda endpoint: _of_operations(endpoint),
+    "operation-refused": lambda endpoint: _of_operations(endpoint) or bool(endpoint.calls),
+    "binding-refused": lambda endpoint: endpoint.method == "PATCH" and endpoint.path.startswith("/api/v1/queues/"),
     "wrong-state": lambda endpoint: endpoint.role is not Role.WORK and not _of_operations(endpoint),
     "lease-lost": lambda endpoint: endpoint.role is Role.WORK,
+    "store-refused": lambda endpoint: endpoint.role is not None,
+    "store-mismatch": lambda endpoint: endpoint.role is not None,
+    # Told before anybody knows which endpoint is called.
+    "slow-head": lambda endpoint: False,
+    "too-many-connections": lambda endpoint: False,
 }
 """Which endpoints answer a kind of problem that shares its status with others."""
 
 
-def _of_operations(endpoint: Endpoint[Any, Any]) -> bool:
+def _of_operations(endpoint: Served[Any, Any]) -> bool:
     return endpoint.method == "POST" and endpoint.path.startswith("/api/v1/operations")
 
 
-def problem_kinds(endpoint: Endpoint[Any, Any]) -> list[str]:
+def problem_kinds(endpoint: Served[Any, Any]) -> list[str]:
     """The kinds of every problem that an endpoint may answer."""
     statuses = problem_statuses(endpoint)
     kinds = [kind for kind, (status, _) in KINDS.items() if status in statuses]
     return [kind for kind in kinds if kind not in _ONLY or _ONLY[kind](endpoint)]
 
 
-def problem_statuses(endpoint: Endpoint[Any, Any]) -> list[int]:
+def problem_statuses(endpoint: Served[Any, Any]) -> list[int]:
     """The statuses of every problem that an endpoint may answer."""
     statuses = {*_ALWAYS, *endpoint.problems}
     if endpoint.role is not None:
@@ -102,22 +104,23 @@ def problem_statuses(endpoint: Endpoint[Any, Any]) -> list[int]:
             statuses.add(507)
     if takes_body(endpoint):
         statuses.update(_WITH_BODY)
-    if variables(endpoint):
+    if endpoint.variables:
         statuses.add(404)
     return sorted(statuses - set(endpoint.answers))
 
 
 class _Document:
-    def __init__(self, endpoints: Sequence[Endpoint[Any, Any]]) -> None:
+    def __init__(self, endpoints: Sequence[Served[Any, Any]]) -> None:
         self._endpoints = endpoints
-        kinds: list[Any] = [Problem, *_types(endpoints)]
-        schemas, self._components = describe(kinds)
-        self._known = dict(zip(map(_key, kinds), schemas, strict=True))
+        taken = _types(kind for each in endpoints for kind in (each.query, *_bodies(each).values()))
+        given = [Problem, *_types(kind for each in endpoints for kind in each.answers.values())]
+        schemas, self._components = describe(taken, given)
+        self._known = dict(zip(map(_key, [*taken, *given]), schemas, strict=True))
 
     def made(self) -> dict[str, Any]:
         paths: dict[str, dict[str, Any]] = {}
         for endpoint in self._endpoints:
-            paths.setdefault(plain_path(endpoint), {})[endpoint.method.lower()] = self._operation(endpoint)
+            paths.setdefault(endpoint.plain_path, {})[endpoint.method.lower()] = self._operation(endpoint)
         queries = {endpoint.query.__name__ for endpoint in self._endpoints}
         return {
             "openapi": "3.1.0",
@@ -152,7 +155,7 @@ class _Document:
             modules.setdefault(tag(endpoint), sys.modules[endpoint.handler.__module__])
         return [{"name": name, "description": prose(module.__doc__ or "")} for name, module in modules.items()]
 
-    def _operation(self, endpoint: Endpoint[Any, Any]) -> dict[str, Any]:
+    def _operation(self, endpoint: Served[Any, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {
             "operationId": operation_id(endpoint),
             "tags": [tag(endpoint)],
@@ -171,8 +174,8 @@ class _Document:
             made["requestBody"] = {"required": not endpoint.body_optional, "content": content}
         return made
 
-    def _variables(self, endpoint: Endpoint[Any, Any]) -> Iterable[dict[str, Any]]:
-        for name in variables(endpoint):
+    def _variables(self, endpoint: Served[Any, Any]) -> Iterable[dict[str, Any]]:
+        for name in endpoint.variables:
             made = {
                 "name": name,
                 "in": "path",
@@ -182,7 +185,7 @@ class _Document:
             }
             yield {**made, "example": LIKELY[name]} if name in LIKELY else made
 
-    def _query(self, endpoint: Endpoint[Any, Any]) -> Iterable[dict[str, Any]]:
+    def _query(self, endpoint: Served[Any, Any]) -> Iterable[dict[str, Any]]:
         shape = self._components[endpoint.query.__name__]
         for name, schema in fields(shape).items():
             plain = without_null(schema)
@@ -190,7 +193,7 @@ class _Document:
             required = name in shape["required"]
             yield {"name": name, "in": "query", "required": required, **described, "schema": plain}
 
-    def _responses(self, endpoint: Endpoint[Any, Any]) -> dict[str, Any]:
+    def _responses(self, endpoint: Served[Any, Any]) -> dict[str, Any]:
         made = {}
         for status, kind in sorted(endpoint.answers.items()):
             made[str(status)] = {"description": HTTPStatus(status).phrase, **self._answer(kind)}
@@ -206,8 +209,9 @@ class _Document:
             match each:
                 case None:
                     pass
-                case Media(type=media):
-                    content[media.partition(";")[0]] = {"schema": {"type": "string"}}
+                case Media(type=media, messages=messages):
+                    listed = {"x-messages": [self._schema(message) for message in messages]} if messages else {}
+                    content[media.partition(";")[0]] = {"schema": {"type": "string"}, **listed}
                 case _:
                     content[MEDIA_TYPE if each is Problem else JSON] = self._content(each)
         return {"content": content} if content else {}
@@ -220,17 +224,17 @@ class _Document:
         schemas = [self._known[_key(each)] for each in _choices(kind)]
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
-    def _links(self, endpoint: Endpoint[Any, Any], kind: Any) -> dict[str, Any]:
+    def _links(self, endpoint: Served[Any, Any], kind: Any) -> dict[str, Any]:
         """What can be done next with the ids in an answer, or with those that were asked about."""
-        known = {name: f"$request.path.{name}" for name in variables(endpoint)} | self._ids(kind)
+        known = {name: f"$request.path.{name}" for name in endpoint.variables} | self._ids(kind)
         return {
             operation_id(target): {"operationId": operation_id(target), **self._link(target, known)}
             for target in self._endpoints
-            if variables(target) and set(variables(target)) <= set(known)
+            if target.variables and set(target.variables) <= set(known)
         }
 
-    def _link(self, target: Endpoint[Any, Any], known: Mapping[str, str]) -> dict[str, Any]:
-        made: dict[str, Any] = {"parameters": {name: known[name] for name in variables(target)}}
+    def _link(self, target: Served[Any, Any], known: Mapping[str, str]) -> dict[str, Any]:
+        made: dict[str, Any] = {"parameters": {name: known[name] for name in target.variables}}
         (kind, *_) = [*_bodies(target).values(), None]
         example = None if kind is None else sample(self._schema(kind), self._components, brief=True)
         if isinstance(example, dict) and (common := set(example) & set(known)):
@@ -268,15 +272,17 @@ class _Document:
         return {"description": titles, "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}}}
 
 
-def _types(endpoints: Iterable[Endpoint[Any, Any]]) -> list[Any]:
-    kinds: dict[Any, Any] = {}
-    for endpoint in endpoints:
-        for kind in (endpoint.query, *_bodies(endpoint).values(), *endpoint.answers.values()):
-            kinds |= {_key(each): each for each in _choices(kind)}
-    return [kind for kind in kinds.values() if kind not in (None, Problem) and not isinstance(kind, Media)]
+def _types(kinds: Iterable[Any]) -> list[Any]:
+    """The distinct types among what requests and answers are made of, without those that have no schema."""
+    found: dict[Any, Any] = {}
+    for kind in kinds:
+        for each in _choices(kind):
+            named = each.messages if isinstance(each, Media) else (each,)
+            found |= {_key(one): one for one in named}
+    return [kind for kind in found.values() if kind not in (None, Problem)]
 
 
-def _bodies(endpoint: Endpoint[Any, Any]) -> Mapping[str, Any]:
+def _bodies(endpoint: Served[Any, Any]) -> Mapping[str, Any]:
     return endpoint.bodies or ({} if endpoint.body is None else {JSON: endpoint.body})
 
 

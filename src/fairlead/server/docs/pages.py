@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-from fairlead.server.refusals import EXPLAINED, KINDS
-from fairlead.server.shapes import REFERENCE, Schema, fields
-from fairlead.server.wording import Wording, curl
+from fairlead.server.docs.schema_text import Wording, curl
+from fairlead.server.docs.schemas import REFERENCE, Schema, fields
+from fairlead.server.http.problems import EXPLAINED, KINDS
 
 STYLE: Final = "/docs.css"
 
@@ -117,7 +117,7 @@ class _Page:
             if "$ref" in response:
                 continue
             kinds = [
-                f"{self._wording.kind(content['schema'])}, <code>{escape(media)}</code>"
+                f"{self._wording.content(content)}, <code>{escape(media)}</code>"
                 for media, content in response.get("content", {}).items()
             ]
             yield f"<dt>{escape(status)} {escape(response['description'])}</dt>"

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.responses import Response
 
-from fairlead.server.endpoint import Call, Empty, Endpoint, Media
-from fairlead.server.openapi import document
-from fairlead.server.pages import STYLE, page
+from fairlead.server.docs.openapi import document
+from fairlead.server.docs.pages import STYLE, page
+from fairlead.server.endpoint import Call, Served
+from fairlead.wire.endpoint import Empty, Media
 
 
-class Copy(NamedTuple):
+class Document(NamedTuple):
     """A document, ready to be sent."""
 
     body: bytes
@@ -26,8 +27,8 @@ class Copy(NamedTuple):
 class Documents:
     """The documents about a table of endpoints, themselves included; each made when it is first asked for."""
 
-    def __init__(self, endpoints: Sequence[Endpoint[Any, Any]]) -> None:
-        self.endpoints: tuple[Endpoint[Any, Any], ...] = (*endpoints, *self._own())
+    def __init__(self, endpoints: Sequence[Served[Any, Any]]) -> None:
+        self.endpoints: tuple[Served[Any, Any], ...] = (*endpoints, *self._own())
 
     async def openapi(self, call: Call[Empty, None]) -> Response:
         """This API as an OpenAPI 3.1 document, for programs. It changes only with the version of the server."""
@@ -41,14 +42,14 @@ class Documents:
         """How the page looks."""
         return sent(call, self._style, "text/css")
 
-    def _own(self) -> tuple[Endpoint[Any, Any], ...]:
+    def _own(self) -> tuple[Served[Any, Any], ...]:
         handlers = (
             ("/openapi.json", self.openapi, "Get the OpenAPI document", dict[str, Any]),
-            ("/docs", self.docs, "Read about the API", Media("text/html")),
+            ("/docs", self.docs, "Read the documentation of the API", Media("text/html")),
             (STYLE, self.style, "Get the style sheet", Media("text/css")),
         )
         return tuple(
-            Endpoint(method="GET", path=path, handler=each, summary=summary, role=None, answers={200: kind, 304: None})
+            Served(method="GET", path=path, handler=each, summary=summary, role=None, answers={200: kind, 304: None})
             for path, each, summary, kind in handlers
         )
 
@@ -57,24 +58,24 @@ class Documents:
         return document(self.endpoints)
 
     @functools.cached_property
-    def _openapi(self) -> Copy:
+    def _openapi(self) -> Document:
         return copy_of(msgspec.json.encode(self._document))
 
     @functools.cached_property
-    def _docs(self) -> Copy:
+    def _docs(self) -> Document:
         return copy_of(page(self._document).encode())
 
     @functools.cached_property
-    def _style(self) -> Copy:
+    def _style(self) -> Document:
         return copy_of((files("fairlead.server") / "docs.css").read_bytes())
 
 
-def copy_of(body: bytes) -> Copy:
+def copy_of(body: bytes) -> Document:
     """A document from its bytes."""
-    return Copy(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return Document(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-def sent(call: Call[Any, None], copy: Copy, media: str, more: Mapping[str, str] | None = None) -> Response:
+def sent(call: Call[Any, None], copy: Document, media: str, more: Mapping[str, str] | None = None) -> Response:
     """The document with these headers, or 304 for a caller that has it."""
     headers = {"etag": copy.etag, "cache-control": "no-cache", **(more or {})}
     known = b",".join(value for name, value in call.scope["headers"] if name == b"if-none-match").decode("latin-1")

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fairlead.server.shapes import Schema, referred
+from fairlead.server.docs.schemas import Schema, referred
 
 BASE: Final = "http://127.0.0.1:8420"
 
@@ -56,13 +56,19 @@ class Wording:
             case "array":
                 return f"list of {self.kind(schema['items'])}" if schema.get("items") else "list"
             case "object" if isinstance(schema.get("additionalProperties"), dict):
-                return f"object of {self.kind(schema['additionalProperties'])} by name"
+                name = self.kind(schema["propertyNames"]) if "propertyNames" in schema else "name"
+                return f"object of {self.kind(schema['additionalProperties'])} by {name}"
             case "string" if "format" in schema:
                 return self._escape(_FORMATS.get(schema["format"], str(schema["format"])))
             case None:
                 return "JSON"
             case kind:
                 return self._escape(_PLAIN.get(str(kind), str(kind)))
+
+    def content(self, content: Mapping[str, Any]) -> str:
+        """The type of an answer; of a stream, also the types in it."""
+        messages = ", ".join(map(self.kind, content.get("x-messages", ())))
+        return f"{self.kind(content['schema'])} of {messages}" if messages else self.kind(content["schema"])
 
     def limits(self, schema: Schema) -> str:
         """What a value must be beyond its type, such as `at least 0, at most 1`."""

@@ -7,6 +7,7 @@ described by the string below it, which Python throws away. It is read from the 
 from __future__ import annotations
 
 import ast
+import enum
 import functools
 import inspect
 import itertools
@@ -16,6 +17,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import inspect as types
+
+from fairlead.core.task import Priority
+from fairlead.wire import words
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -30,20 +34,30 @@ _NUMBER_LIMITS: Final = {
 }
 
 
-def describe(kinds: Iterable[Any]) -> tuple[tuple[Schema, ...], dict[str, Schema]]:
-    """The schema of each type, and the components that they refer to, by name."""
+def describe(taken: Iterable[Any], given: Iterable[Any] = ()) -> tuple[tuple[Schema, ...], dict[str, Schema]]:
+    """The schema of each type, and the components that they refer to, by name.
+
+    A field with a default may be left out of a request (`taken`). An answer (`given`) has it nevertheless.
+    """
     describer = _Describer()
-    return tuple(map(describer.schema, types.multi_type_info(kinds))), describer.components
+    schemas = [describer.schema(kind) for kind in types.multi_type_info(taken)]
+    describer.answers = True
+    schemas += [describer.schema(kind) for kind in types.multi_type_info(given)]
+    return tuple(schemas), describer.components
 
 
 class _Describer:
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {}
+        self.answers = False
+        """Whether what is described is only ever answered: requests are described first."""
         self._known: dict[str, type] = {}
 
     def schema(self, kind: types.Type) -> Schema:
         """The schema of a type; structs and enums are referred to."""
         match kind:
+            case types.Metadata(extra={words.ENUM: enum_class}):
+                return self._reference(types.EnumType(enum_class))
             case types.Metadata(type=inner, extra_json_schema=extra):
                 return {**self.schema(inner), **(extra or {})}
             case types.StructType() | types.EnumType():
@@ -57,6 +71,8 @@ class _Describer:
             case types.CollectionType(item_type=item):
                 limits = _present(kind, {"min_length": "minItems", "max_length": "maxItems"})
                 return {"type": "array", "items": self.schema(item), **limits}
+            case types.DictType(key_type=types.Metadata(extra={words.ENUM: _}) as key, value_type=value):
+                return {**self.schema(types.DictType(key.type, value)), "propertyNames": self.schema(key)}
             case types.DictType(value_type=value):
                 return {"type": "object", "additionalProperties": self.schema(value) or True}
             case _:
@@ -78,7 +94,7 @@ class _Describer:
 
     def _enum(self, kind: types.EnumType) -> Schema:
         described = {"description": prose(kind.cls.__doc__)} if kind.cls.__doc__ else {}
-        return {"title": kind.cls.__name__, **described, "enum": [member.value for member in kind.cls]}
+        return {"title": kind.cls.__name__, **described, "enum": [_word(member) for member in kind.cls]}
 
     def _struct(self, kind: types.StructType) -> Schema:
         described = documents(kind.cls)
@@ -90,9 +106,15 @@ class _Describer:
             "description": prose(kind.cls.__doc__ or ""),
             "type": "object",
             "properties": {**tag, **properties},
-            "required": [*tag, *(each.encode_name for each in kind.fields if each.required)],
+            "required": [*tag, *(each.encode_name for each in kind.fields if self._always(kind, each))],
             **closed,
         }
+
+    def _always(self, kind: types.StructType, each: types.Field) -> bool:
+        if each.required:
+            return True
+        has_default = each.default is not msgspec.NODEFAULT or each.default_factory is not msgspec.NODEFAULT
+        return self.answers and has_default and not kind.cls.__struct_config__.omit_defaults
 
     def _field(self, each: types.Field, described: Mapping[str, str]) -> Schema:
         schema = self.schema(each.type)
@@ -101,6 +123,10 @@ class _Describer:
         if each.default not in (msgspec.NODEFAULT, msgspec.UNSET):
             schema["default"] = msgspec.json.decode(msgspec.json.encode(each.default))
         return schema
+
+
+def _word(member: enum.Enum) -> str:
+    return member.word if isinstance(member, Priority) else member.value
 
 
 def _plain(kind: types.Type) -> Schema:
@@ -121,7 +147,9 @@ def _plain(kind: types.Type) -> Schema:
         case types.DateTimeType():
             return {"type": "string", "format": "date-time"}
         case _:
-            raise TypeError(f"{type(kind).__name__} has no schema yet; teach fairlead.server.shapes what it is in JSON")
+            raise TypeError(
+                f"{type(kind).__name__} has no schema yet; teach fairlead.server.docs.schemas what it is in JSON"
+            )
 
 
 def _present(kind: types.Type, names: Mapping[str, str]) -> Schema:

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
 from starlette.types import Receive, Scope
 
-from fairlead.server.direct import direct_of
-from fairlead.server.refusals import Refusal, invalid_value
+from fairlead.core.text.json_depth import is_deeper
+from fairlead.server.http.deadlines import DeadlinePassed, Deadlines
+from fairlead.server.http.fast_response import direct_of
+from fairlead.server.http.problems import Refusal, invalid_value
 
 JSON: Final = b"application/json"
 _LONGEST_LENGTH: Final = 15
 """Digits of a length that need not be looked at to be too large."""
 
-LARGE: Final = 64 * 1024
+LARGE: Final = 32 * 1024
 """Bodies over this many bytes are looked at in a thread, so that one cannot hold up the others."""
+
+MOST_DEEP: Final = 64
+"""How many objects and lists may be inside each other."""
 
 
 class Disconnected(Exception):
     """The caller left before its request was complete; there is nobody to answer."""
 
 
-class Reader:
-    """Reads bodies: no more than a limit, and no longer than so many seconds.
-
-    One timer looks after all of them. A timeout of its own for every body would cost more than reading it: nearly all
-    have arrived, whole, when they are asked for.
-    """
+class BodyReader:
+    """Reads bodies: no more than a limit, and no longer than so many seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._reading: dict[asyncio.Task[Any], float] = {}
-        self._late: set[asyncio.Task[Any]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._deadlines = Deadlines(seconds / 4)
 
     async def read(self, scope: Scope, receive: Receive, limit: int) -> bytes:
         """The whole body; refused when it is over the limit or takes too long."""
@@ -50,36 +50,10 @@ class Reader:
             if len(body) > limit:
                 raise _too_large(limit)
             return body
-        return await self._receive(receive, limit)
-
-    async def _receive(self, receive: Receive, limit: int) -> bytes:
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("bodies are read in the task of their request")
-        loop = asyncio.get_running_loop()
-        self._reading[task] = loop.time() + self._seconds
-        if self._timer is None:
-            self._timer = loop.call_later(self._seconds / 4, self._look)
         try:
-            return await _whole(receive, limit)
-        except asyncio.CancelledError:
-            if task not in self._late:
-                raise
-            task.uncancel()
+            return await self._deadlines.keep(_whole(receive, limit), self._seconds)
+        except DeadlinePassed:
             raise _slow(self._seconds) from None
-        finally:
-            del self._reading[task]
-            self._late.discard(task)
-
-    def _look(self) -> None:
-        """Cancel what is late, and look again as long as there is something to look at."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        for task, deadline in self._reading.items():
-            if deadline <= now and task not in self._late:
-                self._late.add(task)
-                task.cancel()
-        self._timer = loop.call_later(self._seconds / 4, self._look) if self._reading else None
 
 
 async def _whole(receive: Receive, limit: int) -> bytes:
@@ -121,7 +95,7 @@ def _other_media(media_type: bytes) -> Refusal:
     said = media_type[:100].decode("latin-1")
     return Refusal(
         "unsupported-media-type",
-        f"content-type {said!r} is not read here; send application/json in UTF-8",
+        f"content-type {said!r} is not supported; send application/json in UTF-8",
         field="content-type",
         value=said,
         remedy="send application/json in UTF-8",
@@ -158,7 +132,8 @@ class Decoder:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Refusal("invalid-json", f"the body is not valid JSON: {error}") from None
         except RecursionError:
-            raise Refusal("invalid-json", "the body is nested too deeply; flatten it") from None
+            raise _too_deep() from None
+        check_depth(body)
         check_unambiguous(body, tree)
         return decoded
 
@@ -175,6 +150,16 @@ def _tree(body: bytes) -> object:
         return None
 
 
+def check_depth(body: bytes) -> None:
+    """Refuse a body that is nested so deeply that some reader of it may give up, or worse."""
+    if is_deeper(body, MOST_DEEP):
+        raise _too_deep()
+
+
+def _too_deep() -> Refusal:
+    return Refusal("invalid-json", f"the body is nested too deeply, over {MOST_DEEP} levels; flatten it")
+
+
 def check_unambiguous(body: bytes, tree: object) -> None:
     """Refuse a body in which an object names a key twice: which one counts differs from reader to reader.
 
@@ -187,18 +172,18 @@ def check_unambiguous(body: bytes, tree: object) -> None:
         # Numbers stay text: Python refuses to read very long ones.
         json.loads(body, object_pairs_hook=_distinct, parse_int=str, parse_float=str)
     except RecursionError:
-        raise Refusal("invalid-json", "the body is nested too deeply; flatten it") from None
+        raise _too_deep() from None
 
 
 def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        times = Counter(name for name, _ in pairs)
+        twice = next(name for name in times if times[name] > 1)
         raise Refusal(
             "invalid-json",
-            f"the body names {twice[:100]!r} twice in one object; name it once",
+            f"the body has the key {twice[:100]!r} twice in one object; keep one of them",
             field=twice[:100],
-            remedy="name it once",
+            remedy="keep one of them",
         )
     return members

@@ -8,10 +8,18 @@ ASGI.
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from fairlead.server.http.headers import STATUS_LINES
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+SAID: Final = "fairlead.headers"
+"""Where the scope of a request has its headers by name, which were made to check them."""
 
 _KEY: Final = "fairlead.direct"
 
@@ -19,15 +27,12 @@ _KEY: Final = "fairlead.direct"
 class Direct:
     """The short way of one request."""
 
-    __slots__ = ("_cycle",)
+    __slots__ = ("_cycle", "scope")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
-
-    @property
-    def scope(self) -> Scope:
+        self.scope: Scope = cycle.scope  # type: ignore[assignment]
         """What ASGI says of the request."""
-        return cast(Scope, self._cycle.scope)
 
     def seen(self) -> bytes:
         """What has arrived of the body, which stays to be taken."""
@@ -62,7 +67,7 @@ class Direct:
         cycle.waiting_for_100_continue = False
         if last:
             cycle.keep_alive = False
-        lines = [STATUS_LINE[status], head, b"content-length: %d\r\n" % len(body)]
+        lines = [STATUS_LINES[status], head, b"content-length: %d\r\n" % len(body)]
         for name, value in cycle.default_headers:
             lines += (name, b": ", value, b"\r\n")
         if not cycle.keep_alive:
@@ -84,9 +89,15 @@ class Direct:
 
 def open_direct(cycle: RequestResponseCycle) -> Direct:
     """Give a request its short way."""
-    scope: dict[str, Any] = cycle.scope  # type: ignore[assignment]
-    direct = scope[_KEY] = Direct(cycle)
+    direct = Direct(cycle)
+    direct.scope[_KEY] = direct
     return direct
+
+
+def headers_of(scope: Scope) -> Mapping[bytes, bytes]:
+    """The headers of a request by name; of one that is repeated, the last."""
+    said: Mapping[bytes, bytes] | None = scope.get(SAID)
+    return dict(scope["headers"]) if said is None else said
 
 
 def direct_of(scope: Scope) -> Direct | None:

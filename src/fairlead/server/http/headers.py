@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable
+from http import HTTPStatus
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,6 +32,12 @@ _TLS: Final = (b"strict-transport-security", b"max-age=31536000")
 _CLOSE: Final = (b"connection", b"close")
 
 
+STATUS_LINES: Final = {
+    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
+}
+"""The first line of an answer, by its status."""
+
+
 @functools.cache
 def head_of(media_type: bytes, scheme: str) -> bytes:
     """The headers of an ordinary answer as they are written, each line with its end."""
@@ -45,10 +52,9 @@ class SafeHeaders:
         self._app = app
         self._stopping = stopping
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
 
         # No coroutine of its own: every message of every answer comes by here.
         def dressed(message: Message) -> Awaitable[None]:
@@ -66,4 +72,4 @@ class SafeHeaders:
                 message["headers"] = headers
             return send(message)
 
-        await self._app(scope, receive, dressed)
+        return self._app(scope, receive, dressed)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from fairlead.server.refusals import Refusal, invalid_value
+from fairlead.server.http.problems import Refusal, invalid_value
 
 Q = TypeVar("Q")
 
@@ -34,14 +34,16 @@ def _named(query: bytes) -> dict[str, str]:
         raise Refusal("invalid-request", "the query string is not valid; encode it as UTF-8 in %XX form") from None
     named = dict(pairs)
     if len(named) < len(pairs):
-        raise Refusal("invalid-request", "the query string names a parameter twice; name it once")
+        raise Refusal("invalid-request", "the query string has a parameter twice; keep one of them")
     return named
 
 
 def _check_word(name: str, text: str, value: Any) -> None:
     """Refuse what msgspec reads into the text of a query parameter beyond what JSON would have in its place."""
     if value is None:  # The word null, which would quietly widen what was asked for.
-        raise Refusal("invalid-value", f"{name}: null is no value; leave it out", field=name, remedy="leave it out")
+        raise Refusal("invalid-value", f"{name}: null is not a value; leave it out", field=name, remedy="leave it out")
     if isinstance(value, datetime) and ":" not in text:  # A number, as seconds since 1970.
         remedy = "write it like 2026-03-01T09:30:00Z"
-        raise Refusal("invalid-value", f"{name}: {text[:64]} is not a moment; {remedy}", field=name, remedy=remedy)
+        raise Refusal(
+            "invalid-value", f"{name}: {text[:64]} is not a date and time; {remedy}", field=name, remedy=remedy
+        )

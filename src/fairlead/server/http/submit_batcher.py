@@ -18,16 +18,16 @@ import msgspec
 from starlette.types import Scope
 
 from fairlead.core.submission import Submission
-from fairlead.engine import tracing
-from fairlead.server.bodies import JSON, LARGE, Decoder, is_json
-from fairlead.server.direct import Direct
-from fairlead.server.headers import head_of
-from fairlead.server.hub import Hub
-from fairlead.server.intake import store_all, traceparent_of
-from fairlead.server.origins import Headers
-from fairlead.server.principal import Principal, Role
-from fairlead.server.refusals import Refusal, refusal_for
-from fairlead.server.tenancy import tenant_of
+from fairlead.core.tenancy import Role, tenant_named
+from fairlead.engine.runtime import spans
+from fairlead.server.auth.origins import Headers
+from fairlead.server.auth.principal import Principal
+from fairlead.server.http.bodies import JSON, LARGE, Decoder, is_json
+from fairlead.server.http.fast_response import SAID, Direct
+from fairlead.server.http.headers import head_of
+from fairlead.server.http.problems import Refusal, refusal_for
+from fairlead.server.routes.batch_submit import store_all, traceparent_of
+from fairlead.server.state import Hub
 from fairlead.wire.problems import MEDIA_TYPE
 from fairlead.wire.tasks import SubmitRequest, TaskCreated, submission_of
 
@@ -63,7 +63,7 @@ class Together:
     async def _answer(self) -> None:
         arrived, self._arrived = self._arrived, []
         # A submit that is traced has a span of its own.
-        ordinary = tracing.active() or self._hub.stopping.is_set()
+        ordinary = spans.active() or self._hub.stopping.is_set()
         requests: list[Direct] = []
         callers: list[Principal] = []
         submissions: list[Submission] = []
@@ -85,18 +85,19 @@ class Together:
     def _read(self, request: Direct) -> tuple[Principal, Submission] | None:
         """The caller and what it submits; None if it takes the ordinary way to tell."""
         said, body = request.scope["headers"], request.seen()
-        headers: Headers = dict(said)
+        headers: Headers = request.scope[SAID]
         # A task that waits for others may wait for those of its own request only.
         if len(headers) < len(said) or len(body) > self._most or b'"after"' in body:
             return None
         media_type = headers.get(b"content-type", JSON)
         if media_type != JSON and not is_json(media_type):
             return None
-        caller = self._hub.gate.admit_at_once(headers, Role.SUBMIT)
+        caller = self._hub.gate.admit_at_once(headers, Role.SUBMIT, changes=True)
         if caller is None:
             return None
         wish: SubmitRequest = self._decode(body)
-        submission = submission_of(wish, tenant_of(caller, wish.tenant), traceparent_of(headers.items()))
+        traceparent = traceparent_of(headers.items()) if b"traceparent" in headers else None
+        submission = submission_of(wish, tenant_named(caller.tenant, wish.tenant), traceparent)
         return None if submission.after else (caller, submission)
 
     async def _store(
@@ -105,7 +106,7 @@ class Together:
         answers: Sequence[TaskCreated | Refusal]
         try:
             try:
-                answers = await store_all(self._hub, submissions, callers)
+                answers = await self._hub.in_time(store_all(self._hub, submissions, callers))
             except Exception as error:
                 answers = [refusal_for(error, _WHAT)] * len(requests)
             for request, answer in zip(requests, answers, strict=True):

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Final
 
 from msgspec import Struct
 
-from fairlead.core.errors import StoreError
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.stats.api import SystemMetrics, standing
+from fairlead.admin.tenant_engine import TenantEngine
+from fairlead.core.errors import Forbidden, StoreError
 from fairlead.core.instant import Span
-from fairlead.engine.engine import Engine
-from fairlead.engine.listening import REPLAY, Listener, Told
+from fairlead.engine.events.listener import REPLAY, Listener, Told
+from fairlead.engine.stats import Stats
+from fairlead.server.http.problems import Refusal
 from fairlead.wire.events import QUEUE_DEPTH, SYSTEM_METRICS, VITALS, Wanted, message_of
-from fairlead.wire.stats import standing
 
 BACKLOG: Final = 1_000
 """How many messages may wait for one listener."""
@@ -54,6 +57,13 @@ class Listening:
         """Set when there is nothing more to come: the listener is given up, or the server stops."""
         self.lagged = False
         """Whether the listener was given up: it takes events more slowly than they happen."""
+        self.refusal: Refusal | None = None
+        """Why the listener may not listen any more."""
+
+    async def end_with(self, watch: Awaitable[Refusal]) -> None:
+        """Have nothing more to come once a watch tells why."""
+        self.refusal = await watch
+        self.over.set()
 
     def put(self, message: Message) -> None:
         """Have a message wait; a listener with too many of them is given up."""
@@ -95,7 +105,7 @@ class Listening:
 class Broadcast:
     """Tells the listeners of one server what happens anywhere."""
 
-    def __init__(self, engine: Engine, stopping: asyncio.Event) -> None:
+    def __init__(self, engine: AdminEngine, stopping: asyncio.Event) -> None:
         self._engine = engine
         self._stopping = stopping
         self._listeners: dict[Wanted, set[Listening]] = {}
@@ -187,25 +197,34 @@ class Broadcast:
         while True:
             if any(map(_wants_vitals, self._listeners)):
                 with contextlib.suppress(StoreError):
-                    for message in await self._vitals():
-                        self._tell_vital(message)
+                    await self._tell_vitals_once()
             self._take_stock()
             await asyncio.sleep(VITALS_INTERVAL)
 
-    def _tell_vital(self, message: Message) -> None:
+    async def _tell_vitals_once(self) -> None:
+        stats = await self._engine.stats()
+        tenants = {wanted.tenant for wanted in self._listeners if _wants_vitals(wanted)}
+        for tenant in tenants:
+            # To a tenant without a queue of its own nothing can be told.
+            with contextlib.suppress(Forbidden):
+                narrowed = await TenantEngine(self._engine, tenant).narrowed(stats)
+                for message in self._vitals(narrowed):
+                    self._tell_vital(message, tenant)
+
+    def _tell_vital(self, message: Message, tenant: str | None) -> None:
         for wanted, alike in self._listeners.items():
-            if wanted.admits_vitals(message.type):
+            if wanted.tenant == tenant and wanted.admits_vitals(message.type):
                 for listening in alike:
                     listening.put(message)
 
-    async def _vitals(self) -> list[Message]:
-        stats = standing(await self._engine.stats())
+    def _vitals(self, counted: Stats) -> list[Message]:
+        stats = standing(counted)
         now = self._engine.clock.now()
         depths = {
             name: {priority: line.depth for priority, line in queue.priorities.items()}
             for name, queue in stats.by_queue.items()
         }
-        metrics = {"workers": stats.workers, "throughput": stats.throughput, "states": stats.states}
+        metrics = SystemMetrics(workers=stats.workers, throughput=stats.throughput, states=stats.states)
         return [
             Message(QUEUE_DEPTH, message_of(QUEUE_DEPTH, now, {"queues": depths})),
             Message(SYSTEM_METRICS, message_of(SYSTEM_METRICS, now, metrics)),

@@ -7,10 +7,10 @@ import contextlib
 from collections import deque
 from typing import Final
 
+from fairlead.admin.engine import AdminEngine
+from fairlead.admin.stats.api import Sample, sample
 from fairlead.core.errors import StoreError
-from fairlead.engine.engine import Engine
-from fairlead.server.standing import Depths
-from fairlead.wire.stats import Sample, sample
+from fairlead.server.live.queue_depths import Depths
 
 INTERVAL: Final = 10.0
 """Seconds between two samples."""
@@ -21,7 +21,7 @@ KEPT: Final = 360
 class Recorder:
     """Keeps the samples of one server; others have their own, and all are lost when it ends."""
 
-    def __init__(self, engine: Engine, depths: Depths) -> None:
+    def __init__(self, engine: AdminEngine, depths: Depths) -> None:
         self._engine = engine
         self._depths = depths
         self.samples: deque[Sample] = deque(maxlen=KEPT)

@@ -6,10 +6,10 @@ import asyncio
 import math
 from typing import Final
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.instant import SECOND, Span
-from fairlead.core.order import Table
+from fairlead.core.queues.order import Table
 from fairlead.core.task import QUEUED, Priority, Task
-from fairlead.engine.engine import Engine
 from fairlead.engine.stats import Stats
 
 _FRESH: Final[Span] = SECOND
@@ -23,7 +23,7 @@ _PATIENCE: Final = 0.5
 class Depths:
     """How many ready tasks each queue has per priority: counted, and what was submitted here since."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: AdminEngine) -> None:
         self._engine = engine
         self._ahead: dict[str, tuple[Table, list[list[int]]]] = {}
         self._depths: dict[str, list[int]] = {}

@@ -10,12 +10,12 @@ import asyncio
 import threading
 from typing import Final
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import TaskNotFound
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Task
-from fairlead.engine.batching import Batcher
-from fairlead.engine.engine import Engine
-from fairlead.engine.observe import Happening, Occurrence
+from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.runtime.batcher import Batcher
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -27,7 +27,7 @@ _LOOKS_PER_SECOND: Final = 500
 class Endings:
     """Waits for tasks to end, on behalf of any number of callers."""
 
-    def __init__(self, engine: Engine, stopping: asyncio.Event) -> None:
+    def __init__(self, engine: AdminEngine, stopping: asyncio.Event) -> None:
         self._engine = engine
         self._get = Batcher(engine.store.get).answers
         self._stopping = stopping

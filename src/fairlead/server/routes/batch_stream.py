@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
 from fairlead.core.errors import FairleadError
-from fairlead.server.bodies import Disconnected
-from fairlead.server.hub import Hub
-from fairlead.server.intake import Item, read_one, refused, submit_all
-from fairlead.server.principal import Principal
-from fairlead.server.refusals import Refusal, refusal_of
+from fairlead.core.tenancy import Role
+from fairlead.server.auth import gate
+from fairlead.server.caller_view import View
+from fairlead.server.http.bodies import LARGE, Disconnected
+from fairlead.server.http.problems import Refusal, refusal_of
+from fairlead.server.routes.batch_submit import Item, read_one, refused, submit_all
 from fairlead.wire.tasks import BATCH_LIMIT, BatchResult, SubmitRequest
 
 _ENCODE_LINES: Final = msgspec.json.Encoder().encode_lines
 
-_NO_POSITIONS: Final = "after names a position, which a stream of lines has not; name tasks by their ids"
+_NO_POSITIONS: Final = "after names a position, which a stream of lines does not support; name tasks by their ids"
 
 
 class Splitter:
@@ -26,7 +28,7 @@ class Splitter:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._begun = b""
+        self._begun = bytearray()
         self._too_long = False
 
     def feed(self, piece: bytes) -> list[bytes | None]:
@@ -44,25 +46,27 @@ class Splitter:
         return [self._take()] if self._begun or self._too_long else []
 
     def _extend(self, part: bytes) -> None:
-        self._begun = self._begun + part if self._begun else part
+        self._begun += part
         if len(self._begun) > self._limit:
-            self._too_long, self._begun = True, b""
+            self._too_long = True
+            self._begun.clear()
 
     def _take(self) -> bytes | None:
-        line = None if self._too_long else self._begun
-        self._begun, self._too_long = b"", False
+        line = None if self._too_long else bytes(self._begun)
+        self._begun.clear()
+        self._too_long = False
         return line
 
 
 class LineStream:
     """Answers a stream of tasks with a stream of results."""
 
-    def __init__(self, hub: Hub, principal: Principal, traceparent: str | None = None) -> None:
-        self._hub = hub
-        self._principal = principal
+    def __init__(self, view: View, traceparent: str | None = None) -> None:
+        self._view = view
+        self._checked_at = 0.0
         self._traceparent = traceparent
-        self._limit = hub.settings.body_limit
-        self._seconds = hub.settings.body_seconds
+        self._limit = view.settings.body_limit
+        self._seconds = view.settings.body_seconds
         self._next = 0
         """The number of the next line, from 0."""
 
@@ -70,17 +74,18 @@ class LineStream:
         headers = [(b"content-type", b"application/x-ndjson"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
-            await self._run(receive, send)
+            await self._run(scope, receive, send)
             await self._say(send, b"", last=True)
         except (Disconnected, TimeoutError):
             # The caller has left, or does not read its answers: nobody is there to be told, and no end of the answer
             # says so to whoever looks at it later.
             return
 
-    async def _run(self, receive: Receive, send: Send) -> None:
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         splitter = Splitter(self._limit)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._seconds
+        self._checked_at = loop.time()
         more = True
         while more:
             try:
@@ -96,13 +101,20 @@ class LineStream:
             lines = splitter.feed(message.get("body", b""))
             if not more:
                 lines += splitter.rest()
+            if loop.time() - self._checked_at >= gate.RECHECK:
+                self._checked_at = loop.time()
+                try:
+                    await self._view.recheck(scope, Role.SUBMIT)
+                except Refusal as refusal:
+                    await self._end(send, refusal)
+                    return
             for start in range(0, len(lines), BATCH_LIMIT):
                 await self._answer(lines[start : start + BATCH_LIMIT], send)
             if lines:
                 # Not the body but each line has a time limit, so that a trickle of bytes cannot hold on for ever.
                 deadline = loop.time() + self._seconds
-            if more and self._hub.stopping.is_set():
-                stops = "the server is about to stop; send this line and the rest to another one"
+            if more and self._view.stopping.is_set():
+                stops = "the server is shutting down; send this line and the rest to another server"
                 await self._end(send, Refusal("store-unavailable", stops))
                 return
 
@@ -112,9 +124,12 @@ class LineStream:
         kept = [(number, line) for number, line in enumerate(lines, first) if line is None or line.strip()]
         if not kept:
             return
-        items = [self._read(line) for _, line in kept]
+        if sum(len(line or b"") for _, line in kept) > LARGE:
+            items = await asyncio.to_thread(self._read_all, kept)
+        else:
+            items = self._read_all(kept)
         try:
-            results = await submit_all(self._hub, self._principal, items, self._traceparent)
+            results = await submit_all(self._view, items, self._traceparent)
         except FairleadError as error:
             # The store failed: what becomes of these lines is unknown, and the next may fare better.
             results = [refused(0, refusal_of(error)) for _ in items]
@@ -122,6 +137,9 @@ class LineStream:
             msgspec.structs.replace(result, index=number) for result, (number, _) in zip(results, kept, strict=True)
         ]
         await self._say(send, _ENCODE_LINES(numbered))
+
+    def _read_all(self, numbered: Sequence[tuple[int, bytes | None]]) -> list[Item]:
+        return [self._read(line) for _, line in numbered]
 
     def _read(self, line: bytes | None) -> Item:
         if line is not None:

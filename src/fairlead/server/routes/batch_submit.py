@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Raw
 from msgspec.structs import replace
 
-from fairlead.core.errors import FairleadError
+from fairlead.core.errors import FairleadError, Forbidden
 from fairlead.core.submission import Submission
-from fairlead.core.trace import traceparent_in
-from fairlead.server.bodies import Decoder
-from fairlead.server.hub import Hub
-from fairlead.server.principal import Principal
-from fairlead.server.refusals import Refusal, refusal_of
-from fairlead.server.tenancy import check_holder, may_await, tenant_of
+from fairlead.core.tenancy import check_holder
+from fairlead.core.text.traceparent import traceparent_in
+from fairlead.engine.runtime.loop_turns import Turn
+from fairlead.server.auth.principal import Principal
+from fairlead.server.http.bodies import Decoder
+from fairlead.server.http.problems import Refusal, refusal_of
+from fairlead.server.state import Hub
 from fairlead.wire.explanations import CauseShown
 from fairlead.wire.tasks import BatchResult, SubmitRequest, TaskCreated, created, submission_of
+
+if TYPE_CHECKING:
+    from fairlead.server.caller_view import View
 
 Item: TypeAlias = SubmitRequest | Refusal
 """A task to submit, or why it cannot be read."""
@@ -42,17 +46,21 @@ def traceparent_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return None
 
 
-async def submit_all(
-    hub: Hub, principal: Principal, items: Sequence[Item], traceparent: str | None = None
-) -> list[BatchResult]:
+async def submit_all(view: View, items: Sequence[Item], traceparent: str | None = None) -> list[BatchResult]:
     """Store what can be stored; the results are in the order of the items, numbered from 0."""
-    wishes: list[Submission | Refusal] = [_wish(principal, item, traceparent) for item in items]
+    turn = Turn(len(items))
+    wishes: list[Submission | Refusal] = []
+    for item in items:
+        if turn.is_over:
+            await turn.next()
+        wishes.append(_wish(view, item, traceparent))
     if any(isinstance(wish, Submission) and wish.after for wish in wishes):
-        wishes = _placed(await may_await(hub, principal, wishes))
-    submissions = [wish for wish in wishes if isinstance(wish, Submission)]
-    answers = iter(await store_all(hub, submissions, [principal] * len(submissions)))
+        wishes = await _placed(await _awaitable(view, wishes))
+    answers = iter(await view.submit_many([wish for wish in wishes if isinstance(wish, Submission)]))
     results = []
     for index, wish in enumerate(wishes):
+        if turn.is_over:
+            await turn.next()
         answer = next(answers) if isinstance(wish, Submission) else wish
         if isinstance(answer, Refusal):
             results.append(refused(index, answer))
@@ -66,32 +74,47 @@ async def store_all(
 ) -> list[TaskCreated | Refusal]:
     """Store what each of the callers submits; what to tell them, in their order."""
     counted = await hub.depths.ready()
+    turn = Turn(len(submissions))
     answers: list[TaskCreated | Refusal] = []
-    warnings: dict[tuple[str, str, tuple[str, ...]], Sequence[CauseShown]] = {}
+    warnings: dict[tuple[str, str, tuple[str, ...], str | None], Sequence[CauseShown]] = {}
     for submitted, caller in zip(await hub.engine.submit_many(submissions), callers, strict=True):
+        if turn.is_over:
+            await turn.next()
         if isinstance(submitted, FairleadError):
             answers.append(refusal_of(submitted))
             continue
         task = submitted.task
         if submitted.existing:
             try:
-                answers.append(created(check_holder(caller, task), None, existing=True))
-            except Refusal as refusal:
-                answers.append(refusal)
+                answers.append(created(check_holder(caller.tenant, task), None, existing=True))
+            except Forbidden as error:
+                answers.append(refusal_of(error))
             continue
         position = hub.depths.position(task) if counted else None
-        kind = task.spec.queue, task.spec.type, task.spec.requires
-        if kind not in warnings:
-            warnings[kind] = await hub.warnings(submitted)
-        answers.append(created(task, position, existing=False, warnings=warnings[kind]))
+        kind = task.spec.queue, task.spec.type, task.spec.requires, caller.tenant
+        told = warnings.get(kind)
+        if told is None:
+            told = warnings[kind] = await hub.warnings(submitted, caller.tenant)
+        answers.append(created(task, position, existing=False, warnings=told))
     return answers
 
 
-def _placed(wishes: Sequence[Submission | Refusal]) -> list[Submission | Refusal]:
+async def _awaitable(view: View, wishes: Sequence[Submission | Refusal]) -> list[Submission | Refusal]:
+    """The wishes; one that is to wait for what is not there for the caller is refused, as if it were not stored."""
+    refusals = await view.awaitable([wish if isinstance(wish, Submission) else None for wish in wishes])
+    return [
+        wish if refusal is None else refusal_of(refusal) for wish, refusal in zip(wishes, refusals, strict=True)
+    ]  # fmt: skip
+
+
+async def _placed(wishes: Sequence[Submission | Refusal]) -> list[Submission | Refusal]:
     """The wishes, whose positions count among those that are not refused; who waits for a refused one is refused."""
     places: dict[int, int] = {}
     placed: list[Submission | Refusal] = []
+    turn = Turn(len(wishes))
     for position, wish in enumerate(wishes):
+        if turn.is_over:
+            await turn.next()
         if isinstance(wish, Submission) and wish.after:
             earlier = [one for one in wish.after if isinstance(one, int) and 0 <= one < position]
             lost = next((one for one in earlier if one not in places), None)
@@ -111,12 +134,10 @@ def refused(index: int, refusal: Refusal) -> BatchResult:
     return BatchResult(index=index, status=refusal.status, problem=refusal.problem)
 
 
-def _wish(principal: Principal, item: Item, traceparent: str | None) -> Submission | Refusal:
+def _wish(view: View, item: Item, traceparent: str | None) -> Submission | Refusal:
     if isinstance(item, Refusal):
         return item
     try:
-        return submission_of(item, tenant_of(principal, item.tenant), traceparent)
-    except Refusal as refusal:
-        return refusal
+        return submission_of(item, view.tenant_of(item.tenant), traceparent)
     except FairleadError as error:
         return refusal_of(error)

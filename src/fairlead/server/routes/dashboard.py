@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from fairlead.server.documents import copy_of, sent
-from fairlead.server.endpoint import Anything, Call, Endpoint, Media
-from fairlead.server.refusals import Refusal
+from fairlead.server.docs.routes import copy_of, sent
+from fairlead.server.endpoint import Call, Served
+from fairlead.server.http.problems import Refusal
+from fairlead.wire.endpoint import Anything, Media
 
 PATHS: Final = (
     "/",
@@ -28,6 +29,7 @@ PATHS: Final = (
     "/schedules/{id}",
     "/workers",
     "/workers/{id}",
+    "/quarantine",
     "/operations",
     "/operations/{id}",
     "/try",
@@ -61,7 +63,7 @@ class Dashboard:
     def __init__(self, folder: Traversable) -> None:
         """`folder` is what the build has made; it may be missing."""
         self._folder = folder
-        self.endpoints: tuple[Endpoint[Any, Any], ...] = (
+        self.endpoints: tuple[Served[Any, Any], ...] = (
             *(_endpoint(path, self.page, "text/html") for path in PATHS),
             _endpoint("/assets/{name}", self.asset, "text/javascript"),
         )
@@ -90,12 +92,12 @@ class Dashboard:
             else:
                 body = (self._folder / "assets" / name).read_bytes()
         except OSError:
-            raise Refusal("not-found", f"there is no {name[:100]!r}; load the page again") from None
+            raise Refusal("not-found", f"file {name[:100]!r} not found; reload the page") from None
         return Response(body, media_type=_TYPES[name.rpartition(".")[2]], headers=headers)
 
 
-def _endpoint(path: str, handler: Any, kind: str) -> Endpoint[Any, Any]:
-    return Endpoint(
+def _endpoint(path: str, handler: Any, kind: str) -> Served[Any, Any]:
+    return Served(
         method="GET",
         path=path,
         handler=handler,

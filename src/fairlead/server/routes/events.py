@@ -11,24 +11,33 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.core.errors import FairleadError, TaskNotFound
-from fairlead.server.broadcast import LAGGED, Listening, Message
-from fairlead.server.endpoint import Call, Endpoint, Media
-from fairlead.server.hub import Hub
-from fairlead.server.principal import Principal, Role
-from fairlead.server.queries import parse_query
-from fairlead.server.refusals import Refusal, invalid_value, refusal_of
-from fairlead.server.tenancy import may_see
-from fairlead.wire.events import Wanted, message_of, wanted_of
+from fairlead.admin.stats.api import SystemMetrics
+from fairlead.core.errors import FairleadError
+from fairlead.core.tenancy import Role
+from fairlead.engine.events.types import CircuitData, QueueData, SkippedData, TaskData, WorkerData
+from fairlead.server.caller_view import View
+from fairlead.server.endpoint import Call, Served
+from fairlead.server.http.problems import Refusal, invalid_value, refusal_of
+from fairlead.server.http.query_params import parse_query
+from fairlead.server.live.broadcast import LAGGED, Listening, Message
+from fairlead.server.state import Hub
+from fairlead.wire.endpoint import Media
+from fairlead.wire.events import EventMessage, Wanted, message_of
+
+MESSAGES: Final = (EventMessage, TaskData, WorkerData, QueueData, CircuitData, SkippedData, SystemMetrics)
+"""What a message is made of: the message itself, and its data by the type of event."""
 
 KEEPALIVE: Final = 15.0
 """Seconds of silence after which a stream shows that it is alive."""
 
+REFUSED: Final = 1008
 TOO_SLOW: Final = 1013
 GOING_AWAY: Final = 1001
 
 _POSITION_LIMIT: Final = 64
 _LAST_WORDS: Final = 1.0
+_REASON_LIMIT: Final = 120
+"""Letters of a reason; a key's name in it is ASCII, and more than 123 bytes cannot be said."""
 _HEAD: Final = b": events, oldest first\nretry: 1000\n\n"
 _STREAM: Final = "text/event-stream"
 
@@ -59,28 +68,29 @@ async def stream(call: Call[EventsQuery, None]) -> ASGIApp:
 
     Each has an `id`; a browser that lost the connection says the last one when it comes back, and is told what it
     missed, as far as that is kept: a few minutes, and some 10,000 events. Who takes events more slowly than they
-    happen is told so and hung up on.
+    happen is told so and hung up on. A key that is bound to a tenant hears of that tenant's tasks, workers and queues.
     """
     query = call.query
-    wanted = await _wanted(call.hub, call.principal, query.types, query.queue, query.task_id)
+    wanted = await _wanted(call.view, query.types, query.queue, query.task_id)
     header = dict(call.scope["headers"]).get(b"last-event-id", b"").decode("latin-1")
     after = (header if 0 < len(header) <= _POSITION_LIMIT else None) or query.last_event_id
-    return _Stream(call.hub, wanted, after)
+    return _Stream(call.view, wanted, after)
 
 
 class _Stream:
-    def __init__(self, hub: Hub, wanted: Wanted, after: str | None) -> None:
-        self._hub = hub
+    def __init__(self, view: View, wanted: Wanted, after: str | None) -> None:
+        self._view = view
         self._wanted = wanted
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", _STREAM.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-        async with self._hub.broadcast.listen(self._wanted, self._after) as listening:
+        async with self._view.listen(self._wanted, self._after) as listening:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": _HEAD, "more_body": True})
             if scope["method"] != "HEAD":
-                await _first_of(self._tell(listening, send), _gone(receive), listening.over.wait())
+                watch = listening.end_with(self._view.watch(scope, Role.READ))
+                await _first_of(self._tell(listening, send), _gone(receive), watch, listening.over.wait())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS):
                     await send({"type": "http.response.body", "body": _farewell(listening), "more_body": False})
@@ -97,7 +107,16 @@ def _lines(message: Message) -> bytes:
 
 
 def _farewell(listening: Listening) -> bytes:
+    if listening.refusal is not None:
+        return b"event: feed.refused\ndata: %s\n\n" % msgspec.json.encode(listening.refusal.problem)
     return b"event: feed.lagged\ndata: %s\n\n" % msgspec.json.encode(LAGGED) if listening.lagged else b""
+
+
+def _reason(listening: Listening) -> tuple[int, str]:
+    """The code and the reason with which a WebSocket is closed."""
+    if listening.refusal is not None:
+        return REFUSED, str(listening.refusal)[:_REASON_LIMIT]
+    return (TOO_SLOW, LAGGED) if listening.lagged else (GOING_AWAY, "the server stops")
 
 
 async def _batches(listening: Listening) -> AsyncIterator[list[Message]]:
@@ -130,24 +149,11 @@ async def _first_of(*awaitables: Awaitable[object]) -> None:
         task.result()
 
 
-async def _wanted(hub: Hub, principal: Principal, types: str | None, queue: str | None, task_id: str | None) -> Wanted:
-    wanted = wanted_of([word.strip() for word in (types or "").split(",") if word.strip()], queue, task_id)
-    await _check_tenant(hub, principal, wanted)
-    return wanted
+async def _wanted(view: View, types: str | None, queue: str | None, task_id: str | None) -> Wanted:
+    return await view.wanted([word.strip() for word in (types or "").split(",") if word.strip()], queue, task_id)
 
 
-async def _check_tenant(hub: Hub, principal: Principal, wanted: Wanted) -> None:
-    """Events do not say whose task they are about: who may see one tenant's tasks only must name one of them."""
-    if principal.tenant is None:
-        return
-    if wanted.task_id is None:
-        remedy = "name one with task_id, or use a key that is not bound to a tenant"
-        raise Refusal("forbidden", f"this key may hear of tasks of its own tenant only; {remedy}", remedy=remedy)
-    if not may_see(principal, await hub.engine.get(wanted.task_id)):
-        raise TaskNotFound(wanted.task_id)
-
-
-class Socket:
+class EventSocket:
     """The WebSocket: tells what happens, and takes other wishes at any time."""
 
     def __init__(self, hub: Hub) -> None:
@@ -156,41 +162,46 @@ class Socket:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # The word that somebody connects.
         try:
-            principal = await self._hub.gate.admit_websocket(scope, Role.READ)
-            query: EventsQuery = parse_query(EventsQuery, scope["query_string"])
-            wanted = await _wanted(self._hub, principal, query.types, query.queue, query.task_id)
+            query, view, wanted = await self._hub.in_time(self._admit(scope))
         except Refusal as refusal:
             await _refuse(refusal, scope, send)
             return
         except FairleadError as error:
             await _refuse(refusal_of(error), scope, send)
             return
-        async with self._hub.broadcast.listen(wanted, query.last_event_id) as listening:
+        async with view.listen(wanted, query.last_event_id) as listening:
             await send({"type": "websocket.accept"})
-            heeding = self._heed(listening, principal, receive, send)
+            heeding = self._heed(listening, view, receive, send)
             with contextlib.suppress(OSError):
-                await _first_of(self._tell(listening, send), heeding, listening.over.wait())
-            code, reason = (TOO_SLOW, LAGGED) if listening.lagged else (GOING_AWAY, "the server stops")
+                watch = listening.end_with(view.watch(scope, Role.READ))
+                await _first_of(self._tell(listening, send), heeding, watch, listening.over.wait())
+            code, reason = _reason(listening)
             # There may be nobody left to hear it, or nobody who listens.
             with contextlib.suppress(TimeoutError, OSError, RuntimeError):
                 async with asyncio.timeout(_LAST_WORDS):
                     await send({"type": "websocket.close", "code": code, "reason": reason})
+
+    async def _admit(self, scope: Scope) -> tuple[EventsQuery, View, Wanted]:
+        """What is asked, what there is for who asks, and what they may hear of it."""
+        view = View(self._hub, await self._hub.gate.admit_websocket(scope, Role.READ))
+        query: EventsQuery = parse_query(EventsQuery, scope["query_string"])
+        return query, view, await _wanted(view, query.types, query.queue, query.task_id)
 
     async def _tell(self, listening: Listening, send: Send) -> None:
         async for messages in _batches(listening):
             for message in messages:
                 await send({"type": "websocket.send", "text": message.json.decode()})
 
-    async def _heed(self, listening: Listening, principal: Principal, receive: Receive, send: Send) -> None:
+    async def _heed(self, listening: Listening, view: View, receive: Receive, send: Send) -> None:
         """Take the listener's wishes until it leaves; a wish that cannot be met is answered, and the old one stays."""
         while (message := await receive())["type"] == "websocket.receive":
             text = message.get("text") or (message.get("bytes") or b"").decode(errors="replace")
-            now = self._hub.engine.clock.now()
+            now = view.now
             if text.strip() == "ping":
                 answer = message_of("pong", now, {})
             else:
                 try:
-                    await self._hub.broadcast.change(listening, await self._subscribed(principal, text))
+                    await view.listen_to(listening, await self._subscribed(view, text))
                     answer = message_of("subscribed", now, _shown(listening.wanted))
                 except Refusal as refusal:
                     answer = message_of("error", now, refusal.problem)
@@ -198,7 +209,7 @@ class Socket:
                     answer = message_of("error", now, refusal_of(error).problem)
             await send({"type": "websocket.send", "text": answer.decode()})
 
-    async def _subscribed(self, principal: Principal, text: str) -> Wanted:
+    async def _subscribed(self, view: View, text: str) -> Wanted:
         try:
             wish = msgspec.json.decode(text, type=Subscribe)
         except msgspec.ValidationError as error:
@@ -208,9 +219,7 @@ class Socket:
                 "invalid-json",
                 f'the message is not valid JSON: {error}; say {{"types": ["task.*"]}}, with "queue" or "task_id"',
             ) from None
-        wanted = wanted_of(wish.types, wish.queue, wish.task_id)
-        await _check_tenant(self._hub, principal, wanted)
-        return wanted
+        return await view.wanted(wish.types, wish.queue, wish.task_id)
 
 
 def _shown(wanted: Wanted) -> dict[str, Any]:
@@ -220,7 +229,7 @@ def _shown(wanted: Wanted) -> dict[str, Any]:
 async def _refuse(refusal: Refusal, scope: Scope, send: Send) -> None:
     """Answer with a problem instead of opening a WebSocket."""
     if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)[:120]})
+        await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)[:_REASON_LIMIT]})
         return
     headers = [(b"content-type", b"application/problem+json")]
     headers += [(name.encode(), value.encode()) for name, value in refusal.headers]
@@ -229,14 +238,14 @@ async def _refuse(refusal: Refusal, scope: Scope, send: Send) -> None:
 
 
 ENDPOINTS = (
-    Endpoint(
+    Served(
         method="GET",
         path="/api/v1/events",
         handler=stream,
-        summary="Hear what happens",
+        summary="Stream events",
         role=Role.READ,
         query=EventsQuery,
-        answers={200: Media(_STREAM)},
+        answers={200: Media(_STREAM, MESSAGES)},
         problems=(404,),
     ),
 )

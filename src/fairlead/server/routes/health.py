@@ -9,8 +9,10 @@ from msgspec import Struct
 
 from fairlead._version import __version__
 from fairlead.core.errors import StoreError
-from fairlead.server.endpoint import Answer, Call, Empty, Endpoint
-from fairlead.server.refusals import Refusal
+from fairlead.server.endpoint import Answer, Call, Served
+from fairlead.server.http.problems import Refusal
+from fairlead.storage.protocol import Journaled
+from fairlead.wire.endpoint import Empty
 
 PATIENCE: Final = 2.0
 """How long the store may take to answer, in seconds."""
@@ -29,17 +31,21 @@ async def healthz(call: Call[Empty, None]) -> Answer:
 
 
 async def readyz(call: Call[Empty, None]) -> Answer:
-    """Say whether the server can reach its store and is not about to stop; the problem says why it is not ready."""
+    """Say whether the server can reach its store and is not shutting down; the problem says why it is not ready."""
     if call.hub.stopping.is_set():
-        raise _unready("the server is about to stop; ask another one")
+        raise _unready("the server is shutting down; ask another one")
+    store = call.hub.engine.store
     try:
         async with asyncio.timeout(PATIENCE):
             # The cheapest question that every store must really answer; there are no such records.
-            await call.hub.engine.store.scan("readiness")
+            await store.scan("readiness")
+            lost = await store.loss() if isinstance(store, Journaled) else None
     except TimeoutError:
         raise _unready(f"the store did not answer within {PATIENCE:g} s; see whether it is up and reachable") from None
     except StoreError as error:
         raise _unready(str(error)) from None
+    if lost is not None:
+        raise _unready(lost)
     return Answer(Health())
 
 
@@ -48,19 +54,19 @@ def _unready(reason: str) -> Refusal:
 
 
 ENDPOINTS = (
-    Endpoint(
+    Served(
         method="GET",
         path="/healthz",
         handler=healthz,
-        summary="Say whether the server is alive",
+        summary="Check that the server is alive",
         role=None,
         answers={200: Health},
     ),
-    Endpoint(
+    Served(
         method="GET",
         path="/readyz",
         handler=readyz,
-        summary="Say whether the server is ready",
+        summary="Check that the server is ready",
         role=None,
         answers={200: Health},
         problems=(503,),

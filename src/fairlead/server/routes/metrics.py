@@ -10,12 +10,13 @@ from starlette.types import ASGIApp
 
 from fairlead.core.instant import SECOND, Span
 from fairlead.core.task import Priority, State
-from fairlead.engine import catalogue
-from fairlead.engine.exposition import MEDIA_TYPE, Family, Samples, render
-from fairlead.engine.metrics import MOST_NAMES, OTHER
+from fairlead.core.tenancy import Role
+from fairlead.engine.metrics import names
+from fairlead.engine.metrics.collector import MOST_NAMES, OTHER
+from fairlead.engine.metrics.prometheus import MEDIA_TYPE, Family, Samples, render
 from fairlead.engine.stats import QueueStats, Stats
-from fairlead.server.endpoint import Call, Empty, Endpoint, Media
-from fairlead.server.principal import Role
+from fairlead.server.endpoint import Call, Served
+from fairlead.wire.endpoint import Empty, Media
 
 _WORKER_STATES: Final = ("active", "draining", "dead")
 
@@ -23,13 +24,13 @@ _WORKER_STATES: Final = ("active", "draining", "dead")
 async def show_metrics(call: Call[Empty, None]) -> ASGIApp:
     """Show how the queues stand and what this server did, in the text format of Prometheus.
 
-    How the queues stand is counted once a second at most, at a cost that does not grow with the number of tasks.
+    How the queues stand is counted once a second at most, at a cost that does not grow with the number of tasks. With a
+    key that is bound to a tenant, that is told of the queues that are bound to it, and nothing else.
     """
-    hub = call.hub
-    stats, late = await hub.depths.recent()
+    stats, late = await call.view.recent()
     families = [*gauges(stats, late)]
-    if hub.metrics is not None:
-        families += hub.metrics.collect()
+    if call.principal.tenant is None and call.hub.metrics is not None:
+        families += call.hub.metrics.collect()
     return Response(render(families), headers={"content-type": MEDIA_TYPE})
 
 
@@ -42,25 +43,28 @@ def gauges(stats: Stats, late: Span) -> Iterator[tuple[Family, Samples]]:
         for priority in Priority
     ]
     yield (
-        catalogue.QUEUE_DEPTH,
+        names.QUEUE_DEPTH,
         [((name, priority.word), sum(line.depth for line in each)) for name, priority, each in lines],
     )
     yield (
-        catalogue.QUEUE_OLDEST_AGE,
+        names.QUEUE_OLDEST_AGE,
         [((name, priority.word), max(line.oldest_age for line in each) / SECOND) for name, priority, each in lines],
     )
     yield (
-        catalogue.QUEUE_PAUSED,
+        names.QUEUE_PAUSED,
         [((name,), int(all(each.paused for each in standing))) for name, standing in queues.items()],
     )
-    yield catalogue.DEAD_LETTER_SIZE, [((), stats.states[State.DEAD_LETTER])]
-    yield catalogue.TASK_STATE, [((state.value,), count) for state, count in stats.states.items()]
-    yield catalogue.WORKERS, [((word,), getattr(stats.workers, word)) for word in _WORKER_STATES]
+    yield names.DEAD_LETTER_SIZE, [((), stats.states[State.DEAD_LETTER])]
+    yield names.QUARANTINED, [((kind,), count) for kind, count in sorted(stats.quarantined.items())]
+    yield names.TASK_STATE, [((state.value,), count) for state, count in stats.states.items()]
+    yield names.WORKERS, [((word,), getattr(stats.workers, word)) for word in _WORKER_STATES]
     capacity = stats.workers.total_capacity
-    yield catalogue.CAPACITY_USED, [((), stats.workers.used_capacity / capacity if capacity else 0)]
-    yield catalogue.SCHEDULE_LATE, [((), late / SECOND)]
+    yield names.CAPACITY_USED, [((), stats.workers.used_capacity / capacity if capacity else 0)]
+    yield names.SCHEDULE_LATE, [((), late / SECOND)]
     if stats.journal_behind is not None:
-        yield catalogue.JOURNAL_BEHIND, [((), stats.journal_behind)]
+        yield names.JOURNAL_BEHIND, [((), stats.journal_behind)]
+    if stats.intact is not None:
+        yield names.STORE_INTACT, [((), int(stats.intact))]
 
 
 def _bounded(queues: dict[str, QueueStats]) -> dict[str, list[QueueStats]]:
@@ -74,7 +78,7 @@ def _bounded(queues: dict[str, QueueStats]) -> dict[str, list[QueueStats]]:
 
 
 ENDPOINTS = (
-    Endpoint(
+    Served(
         method="GET",
         path="/metrics",
         handler=show_metrics,

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from fairlead.engine.keys import Role
-from fairlead.server.cookies import Session, no_cookie
-from fairlead.server.endpoint import Answer, Call, Empty, Endpoint
-from fairlead.server.gate import cookie_path, is_secure
-from fairlead.server.principal import NOBODY, Principal
-from fairlead.wire.moments import iso
-from fairlead.wire.sessions import LoginRequest, SessionShown
+from fairlead.core.tenancy import Role
+from fairlead.core.text.secret_mask import Masked
+from fairlead.server.auth.principal import NOBODY, Principal
+from fairlead.server.auth.sessions import Session
+from fairlead.server.endpoint import Answer, Call, Served
+from fairlead.wire.endpoint import Empty
+from fairlead.wire.times import iso
+from fairlead.wire.words import RoleName
+
+
+class LoginRequest(Masked, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key, in exchange for a cookie."""
+
+    key: str
+    """The whole key, as `fairlead keys create` showed it."""
+    hidden = ("key",)
+
+
+class SessionShown(Masked, frozen=True, kw_only=True):
+    """Who calls, and what they may do."""
+
+    name: str | None
+    """The name of the key; none if a key is needed and none was shown."""
+    roles: list[RoleName]
+    """What the caller may do."""
+    tenant: str | None = None
+    """The only tenant that the caller may name; none for any."""
+    key_needed: bool
+    """Whether the caller has to show a key, or to log in, before anything else is answered."""
+    csrf_token: str | None = None
+    """With a cookie: what every request that changes something must carry in the header `x-csrf-token`."""
+    expires_at: str | None = None
+    """With a cookie: when it ends."""
+    hidden = ("csrf_token",)
 
 
 async def log_in(call: Call[Empty, LoginRequest]) -> Answer:
@@ -30,9 +57,11 @@ async def show(call: Call[Empty, None]) -> Answer:
 
 
 async def log_out(call: Call[Empty, None]) -> Answer:
-    """Have the browser forget its session. To end all sessions of a key, revoke the key."""
-    call.hub.gate.check_origin(call.scope)
-    cookie = no_cookie(cookie_path(call.scope), secure=is_secure(call.scope))
+    """End the session of this browser: its cookie is good for nothing from then on, on other servers within seconds.
+
+    To end all sessions of a key, revoke the key.
+    """
+    cookie = await call.hub.gate.log_out(call.scope)
     return Answer(status=204, headers=(("set-cookie", cookie),))
 
 
@@ -50,31 +79,31 @@ def _shown(principal: Principal, session: Session | None) -> SessionShown:
 _PATH = "/api/v1/session"
 
 ENDPOINTS = (
-    Endpoint(
+    Served(
         method="POST",
         path=_PATH,
         handler=log_in,
-        summary="Log a browser in",
+        summary="Log in with an API key",
         role=None,
         body=LoginRequest,
         answers={201: SessionShown},
-        problems=(401, 403),
+        problems=(401, 403, 429, 503),
     ),
-    Endpoint(
+    Served(
         method="GET",
         path=_PATH,
         handler=show,
-        summary="Show who calls",
+        summary="Show the session",
         role=None,
         answers={200: SessionShown},
     ),
-    Endpoint(
+    Served(
         method="DELETE",
         path=_PATH,
         handler=log_out,
-        summary="Log a browser out",
+        summary="Log out",
         role=None,
         answers={204: None},
-        problems=(403,),
+        problems=(403, 503),
     ),
 )

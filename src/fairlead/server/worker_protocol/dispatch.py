@@ -16,11 +16,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import StoreError
 from fairlead.core.events import HandedBack
 from fairlead.core.identity import WorkerId
 from fairlead.core.task import Lane, State, Task
-from fairlead.engine.engine import Engine, Settlement
+from fairlead.engine.engine import Settlement
 
 RECHECK: Final = 1.0
 """Seconds after which a line looks for tasks that nobody rang for: signals are hints, this is the truth."""
@@ -35,12 +36,14 @@ _LONGEST_PAUSE: Final = 0.05
 """Seconds that a line rests after it served in vain, longer each time: a busy queue may have nothing for it."""
 
 
-class Wish(Struct, frozen=True):
+class PollTerms(Struct, frozen=True):
     """What a worker can take; workers with the same wish are in one group."""
 
     queues: tuple[str, ...]
     capabilities: frozenset[str]
     types: frozenset[str] | None
+    tenant: str | None = None
+    """The only tenant whose tasks it may see; None for any."""
 
     def admits(self, lane: Lane) -> bool:
         """Whether the worker may take tasks of this lane."""
@@ -89,7 +92,7 @@ class Waiter:
 class Dispatcher:
     """The lines of one server."""
 
-    def __init__(self, engine: Engine, stopping: asyncio.Event, recheck: float = RECHECK) -> None:
+    def __init__(self, engine: AdminEngine, stopping: asyncio.Event, recheck: float = RECHECK) -> None:
         self._engine = engine
         self._stopping = stopping
         self._recheck = recheck
@@ -105,7 +108,7 @@ class Dispatcher:
         return sum(line.waiting for line in self._lines.values())
 
     async def poll(
-        self, worker: WorkerId, wish: Wish, limit: int, seconds: float, gone: asyncio.Future[object]
+        self, worker: WorkerId, wish: PollTerms, limit: int, seconds: float, gone: asyncio.Future[object]
     ) -> list[Task]:
         """The best tasks for a worker, as soon as there are any; none when the time is up, or it is gone."""
         if seconds <= 0 or self._stopping.is_set():
@@ -130,11 +133,16 @@ class Dispatcher:
         finally:
             stopping.cancel()
 
-    async def claim(self, worker: WorkerId, wish: Wish, limit: int) -> list[Task]:
+    async def claim(self, worker: WorkerId, wish: PollTerms, limit: int) -> list[Task]:
         """The best tasks that there are now."""
         self.claims += 1
         return await self._engine.claim(
-            worker, wish.queues, limit=limit, capabilities=wish.capabilities, types=wish.types
+            worker,
+            wish.queues,
+            limit=limit,
+            capabilities=wish.capabilities,
+            types=wish.types,
+            tenant=wish.tenant,
         )
 
     async def hand_back(self, tasks: list[Task]) -> None:
@@ -142,7 +150,7 @@ class Dispatcher:
         await self._engine.settle([Settlement(task, HandedBack()) for task in tasks])
 
     async def _wait(
-        self, line: _Line, wish: Wish, waiter: Waiter, seconds: float, gone: asyncio.Future[object]
+        self, line: _Line, wish: PollTerms, waiter: Waiter, seconds: float, gone: asyncio.Future[object]
     ) -> list[Task]:
         loop = asyncio.get_running_loop()
         timer = loop.call_later(seconds, waiter.end)
@@ -182,7 +190,7 @@ class _Line:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        engine: Engine,
+        engine: AdminEngine,
         queues: tuple[str, ...],
         recheck: float,
         lines: dict[tuple[str, ...], _Line],
@@ -192,7 +200,7 @@ class _Line:
         self._queues = queues
         self._recheck = recheck
         self._lines = lines
-        self._groups: dict[Wish, OrderedDict[Waiter, None]] = {}
+        self._groups: dict[PollTerms, OrderedDict[Waiter, None]] = {}
         self._pollers = 0
         self._ended = False
         self._serving = False
@@ -213,10 +221,10 @@ class _Line:
     def waiting(self) -> int:
         return sum(len(group) for group in self._groups.values())
 
-    def join(self, wish: Wish, waiter: Waiter) -> None:
+    def join(self, wish: PollTerms, waiter: Waiter) -> None:
         self._groups.setdefault(wish, OrderedDict())[waiter] = None
 
-    def part(self, wish: Wish, waiter: Waiter) -> None:
+    def part(self, wish: PollTerms, waiter: Waiter) -> None:
         group = self._groups.get(wish)
         if group is not None:
             group.pop(waiter, None)
@@ -277,7 +285,7 @@ class _Line:
                     break
         return given
 
-    async def _promising(self) -> list[Wish]:
+    async def _promising(self) -> list[PollTerms]:
         """The groups for which there may be something, the one with the longest wait first."""
         if len(self._groups) > _FEW:
             tally = await self._engine.store.tally()

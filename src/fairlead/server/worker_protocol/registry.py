@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
+from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import WorkerNotFound
 from fairlead.core.identity import WorkerId
-from fairlead.engine.engine import Engine
-from fairlead.engine.presence import WorkerPresence, WorkerState
-from fairlead.server.refusals import Refusal
-from fairlead.wire.workers import RegisterRequest
+from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.server.auth.principal import Principal
+from fairlead.server.http.problems import Refusal
+from fairlead.wire.worker_protocol import RegisterRequest
 
 _FRESH: Final = 1.0
 """Seconds for which what was read is as good as new."""
@@ -30,14 +32,14 @@ _HOST_LIMIT: Final = 100
 class Roster:
     """The registered workers of a store."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: AdminEngine) -> None:
         self._presence = engine.presence
         self._known: dict[WorkerId, WorkerPresence] = {}
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
-    async def register(self, request: RegisterRequest) -> WorkerId:
-        """Make a worker known; its id."""
+    async def register(self, principal: Principal, request: RegisterRequest) -> WorkerId:
+        """Make a worker known, which belongs to the caller's key from now on; its id."""
         worker = WorkerId(request.worker_id or _new_id(request.host))
         self._known[worker] = await self._presence.register(
             worker,
@@ -47,10 +49,34 @@ class Roster:
             types=None if request.task_types is None else set(request.task_types),
             host=request.host,
             version=request.version,
+            key=principal.key,
+            tenant=principal.tenant,
         )
         return worker
 
-    async def get(self, worker: str) -> WorkerPresence:
+    async def get(self, principal: Principal, worker: str) -> WorkerPresence:
+        """A worker of the caller's key; refused when it is not registered, or belongs to another key."""
+        present = await self._find(worker)
+        if present.key == principal.key:
+            return present
+        if present.ownerless or principal.tenant not in (None, present.tenant):
+            raise unknown(worker)
+        remedy = "register a worker with the key that it is to call with"
+        raise Refusal(
+            "forbidden",
+            f"the worker {worker[:200]!r} belongs to another key; {remedy}",
+            field="worker_id",
+            remedy=remedy,
+        )
+
+    async def of_others(self, principal: Principal, workers: Iterable[str]) -> frozenset[str]:
+        """Those of these workers that another key has registered."""
+        if asyncio.get_running_loop().time() - self._read_at > _FRESH:
+            await self._read()
+        known = [present for worker in workers if (present := self._known.get(WorkerId(worker))) is not None]
+        return frozenset(each.id for each in known if each.key != principal.key and not each.ownerless)
+
+    async def _find(self, worker: str) -> WorkerPresence:
         """A worker; refused when it is not registered."""
         now = asyncio.get_running_loop().time()
         if now - self._read_at > _FRESH or worker not in self._known:
@@ -60,9 +86,9 @@ class Roster:
             raise unknown(worker)
         return present
 
-    async def beat(self, worker: str, running: int, *, draining: bool | None) -> bool:
+    async def beat(self, principal: Principal, worker: str, running: int, *, draining: bool | None) -> bool:
         """A worker is alive, and drains or not, or as before; whether it should drain."""
-        present = await self.get(worker)
+        present = await self.get(principal, worker)
         if draining is None:
             draining = present.state is WorkerState.DRAINING
         try:
@@ -70,19 +96,20 @@ class Roster:
         except WorkerNotFound:
             self._known.pop(present.id, None)
             raise unknown(worker) from None
-        state = WorkerState.DRAINING if draining else WorkerState.ACTIVE
+        should = asked or draining
+        state = WorkerState.DRAINING if should else WorkerState.ACTIVE
         self._known[present.id] = replace(present, running=running, state=state)
-        return asked or draining
+        return should
 
-    async def drain(self, worker: str) -> None:
+    async def drain(self, principal: Principal, worker: str) -> None:
         """A worker is to take no more tasks, and to leave."""
-        present = await self.get(worker)
+        present = await self.get(principal, worker)
         await self._presence.ask_drain(present.id)
-        await self.beat(worker, present.running, draining=True)
+        await self.beat(principal, worker, present.running, draining=True)
 
-    async def leave(self, worker: str) -> None:
+    async def leave(self, principal: Principal, worker: str) -> None:
         """A worker is gone."""
-        present = await self.get(worker)
+        present = await self.get(principal, worker)
         self._known.pop(present.id, None)
         await self._presence.leave(present.id)
 
@@ -104,7 +131,7 @@ def unknown(worker: str) -> Refusal:
     """The refusal of a worker that is not registered."""
     return Refusal(
         "not-found",
-        f"no worker {worker[:200]!r} is registered: it left, or was not heard of for long; register again",
+        f"worker {worker[:200]!r} is not registered: it has left, or sent no heartbeat for long; register again",
         field="worker_id",
         remedy="register again",
     )

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final, assert_never
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from fairlead.core.errors import InvalidTask, LeaseLost
 from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
-from fairlead.core.identity import TaskId, WorkerId, parse_task_id
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId, parse_task_id
 from fairlead.core.instant import span
-from fairlead.core.task import Failure, Progress, Task
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.server.endpoint import Answer, Call, Empty
-from fairlead.server.leases import as_claimed, unseal
-from fairlead.server.refusals import Refusal, refusal_of
+from fairlead.core.task import Failure, Lease, Progress, State, Task
+from fairlead.core.validation import delay_of
+from fairlead.engine.engine import Settlement
+from fairlead.server.caller_view import View
+from fairlead.server.endpoint import Answer, Call
+from fairlead.server.http.problems import Refusal, refusal_of
 from fairlead.storage.values import Beat, Pulse
-from fairlead.wire.workers import (
+from fairlead.wire.endpoint import Empty
+from fairlead.wire.worker_protocol import (
     ProgressNoted,
     ProgressRequest,
     ReportedError,
@@ -25,13 +31,52 @@ from fairlead.wire.workers import (
     ResultRequest,
 )
 
+_SEALED: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_=-]{1,64})")
+_NOBODYS: Final = LeaseToken("none")
+
+
+class Grip(Struct, frozen=True):
+    """What a sealed lease says: the version that the task had when it was claimed, and the claim's token."""
+
+    version: int
+    token: LeaseToken
+
+
+def seal(task: Task) -> str:
+    """The lease of a task that was just claimed."""
+    lease = task.status.lease
+    if lease is None:
+        raise ValueError(f"task {task.id} is {task.state}: only one that was just claimed has a lease to give out")
+    return f"{task.status.version}.{lease.token}"
+
+
+def unseal(text: str) -> Grip:
+    """What a lease says. A text that is no lease is one that nobody holds: it is lost like any other that has ended."""
+    found = _SEALED.fullmatch(text)
+    return Grip(int(found[1]), LeaseToken(found[2])) if found else Grip(0, _NOBODYS)
+
+
+def as_claimed(task: Task, grip: Grip, worker: WorkerId) -> Task:
+    """A stored task as the holder of a lease knows it.
+
+    If the lease still stands, that is the task as it is stored. Otherwise it is one that the store will not take a
+    change for, unless it is the very change that ended the lease.
+    """
+    held = task.status.lease
+    if held is not None and held.token == grip.token:
+        return task
+    lease = Lease(token=grip.token, worker=worker, until=0)
+    return Task(task.spec, replace(task.status, state=State.EXECUTING, version=grip.version, lease=lease))
+
+
 _UNTOLD: Final = ReportedError(message="the worker gave no error")
 
 
 async def result(call: Call[Empty, ResultRequest]) -> Answer:
     """Say how an attempt ended, or how several did.
 
-    A lease is all that it takes: an outcome counts even if its worker is no longer registered. Saying the same again
+    A lease is all that it takes: an outcome counts even if its worker is no longer registered. Under the id of a worker
+    that another key has registered, every lease is lost. Saying the same again
     is acknowledged again, so repeat it until it is answered. Under a lost lease nothing is changed and the answer is
     409; of several results each is answered by itself, with status 200.
     """
@@ -40,12 +85,12 @@ async def result(call: Call[Empty, ResultRequest]) -> Answer:
     if body.results is not None:
         if (body.task_id, body.lease, body.status, body.error) != (None, None, None, None):
             raise Refusal(
-                "invalid-value", "results are given beside a single result; give one or the other", field="results"
+                "invalid-value", "the body has both results and a single result; send one or the other", field="results"
             )
-        noted = await _note(call.hub.engine, worker, body.results)
+        noted = await _note(call.view, worker, body.results)
         return Answer(ResultAnswer(acknowledged=all(one.acknowledged for one in noted), results=tuple(noted)))
     single = _single(body)
-    (answer,) = await _settle(call.hub.engine, worker, [single])
+    (answer,) = await _settle(call.view, worker, [single])
     if isinstance(answer, LeaseLost):
         raise answer
     return Answer(ResultAnswer(acknowledged=True, task_id=answer.id, status=str(answer.state)))
@@ -54,8 +99,12 @@ async def result(call: Call[Empty, ResultRequest]) -> Answer:
 async def progress(call: Call[Empty, ProgressRequest]) -> Answer:
     """Say how far an attempt is; its lease is renewed as by a heartbeat."""
     body = call.body
-    beat = Beat(_task_id(body.task_id), unseal(body.lease).token, Progress(percent=body.percent, message=body.message))
-    (pulse,) = await call.hub.engine.heartbeat([beat])
+    said = Progress(percent=body.percent, message=body.message)
+    beat = Beat(_task_id(body.task_id), unseal(body.lease).token, said, span(body.allowance_seconds))
+    worker = call.path["worker_id"]
+    if await call.view.of_others([worker]):
+        raise LeaseLost(beat.id)
+    (pulse,) = await call.view.engine.heartbeat([beat])
     if pulse is Pulse.LOST:
         raise LeaseLost(beat.id)
     return Answer(ProgressNoted(acknowledged=True, cancel=pulse is Pulse.CANCEL))
@@ -79,7 +128,7 @@ def _single(body: ResultRequest) -> Result:
     )
 
 
-async def _note(engine: Engine, worker: WorkerId, results: Sequence[Result]) -> list[ResultNoted]:
+async def _note(view: View, worker: WorkerId, results: Sequence[Result]) -> list[ResultNoted]:
     """Settle what can be settled, and say of each what became of it."""
     noted: dict[int, ResultNoted] = {}
     sound: dict[int, Result] = {}
@@ -89,7 +138,7 @@ async def _note(engine: Engine, worker: WorkerId, results: Sequence[Result]) -> 
             sound[position] = one
         except InvalidTask as error:
             noted[position] = _refused(one, refusal_of(error))
-    answers = await _settle(engine, worker, list(sound.values()))
+    answers = await _settle(view, worker, list(sound.values()))
     for (position, one), answer in zip(sound.items(), answers, strict=True):
         if isinstance(answer, LeaseLost):
             noted[position] = _refused(one, refusal_of(answer))
@@ -98,16 +147,19 @@ async def _note(engine: Engine, worker: WorkerId, results: Sequence[Result]) -> 
     return [noted[position] for position in range(len(results))]
 
 
-async def _settle(engine: Engine, worker: WorkerId, results: Sequence[Result]) -> list[Task | LeaseLost]:
+async def _settle(view: View, worker: WorkerId, results: Sequence[Result]) -> list[Task | LeaseLost]:
     ids = [_task_id(one.task_id) for one in results]
-    stored = await engine.store.get(ids) if ids else []
+    stored = await view.engine.get_many(ids)
+    holders = {task.status.lease.worker for task in stored if task is not None and task.status.lease is not None}
+    others = await view.of_others({worker, *holders})
     answers: list[Task | LeaseLost] = [LeaseLost(task_id) for task_id in ids]
     settlements: dict[int, Settlement] = {}
     for position, (one, task) in enumerate(zip(results, stored, strict=True)):
-        if task is not None:
+        holder = worker if task is None or task.status.lease is None else task.status.lease.worker
+        if task is not None and others.isdisjoint((worker, holder)):
             settlements[position] = Settlement(as_claimed(task, unseal(one.lease), worker), outcome_of(one))
     if settlements:
-        settled = await engine.settle(list(settlements.values()))
+        settled = await view.engine.settle(list(settlements.values()))
         for position, answer in zip(settlements, settled, strict=True):
             answers[position] = answer
     return answers
@@ -117,7 +169,7 @@ def outcome_of(said: Result) -> Outcome:
     """A result in the engine's terms."""
     error = said.error or _UNTOLD
     failure = Failure(type=error.type, message=error.message, traceback=error.traceback)
-    after = None if said.retry_after_seconds is None else span(said.retry_after_seconds)
+    after = None if said.retry_after_seconds is None else delay_of("retry_after_seconds", said.retry_after_seconds)
     match said.status:
         case "completed":
             value = bytes(said.result)

@@ -12,24 +12,29 @@ from typing import Final
 
 from msgspec import Raw
 
+from fairlead.admin.tenant_engine import TenantEngine
 from fairlead.core.errors import InvalidTask, LeaseLost
 from fairlead.core.events import HandedBack
 from fairlead.core.identity import TaskId, WorkerId, parse_task_id
-from fairlead.core.instant import MILLISECOND, SECOND, seconds
-from fairlead.core.task import State, Task
-from fairlead.core.trace import trace_id_of, traceparent_in
-from fairlead.engine.engine import Engine, Settlement
-from fairlead.engine.presence import WorkerPresence, WorkerState
-from fairlead.server.bodies import Disconnected
-from fairlead.server.dispatch import Wish
-from fairlead.server.endpoint import Answer, Call, Empty, Endpoint
-from fairlead.server.hub import Hub
-from fairlead.server.leases import as_claimed, seal, unseal
-from fairlead.server.principal import Role
-from fairlead.server.results import progress, result
-from fairlead.storage.values import Beat, Filter, Pulse
-from fairlead.wire.moments import iso
-from fairlead.wire.workers import (
+from fairlead.core.instant import MILLISECOND, SECOND, seconds, span
+from fairlead.core.settings import Settings
+from fairlead.core.task import Task
+from fairlead.core.tenancy import Role
+from fairlead.core.text.traceparent import trace_id_of, traceparent_in
+from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.loop_turns import Turn
+from fairlead.engine.worker_records import WorkerState
+from fairlead.server.caller_view import View
+from fairlead.server.endpoint import Answer, Call, serve
+from fairlead.server.http.bodies import Disconnected
+from fairlead.server.http.problems import Refusal
+from fairlead.server.record_cache import FRESH
+from fairlead.server.worker_protocol.results import as_claimed, progress, result, seal, unseal
+from fairlead.storage.values import Beat, Pulse
+from fairlead.wire import worker_protocol
+from fairlead.wire.endpoint import Empty
+from fairlead.wire.times import iso
+from fairlead.wire.worker_protocol import (
     MOST_AT_ONCE,
     Deregistered,
     DeregisterRequest,
@@ -39,31 +44,30 @@ from fairlead.wire.workers import (
     LeasedTask,
     Polled,
     PollRequest,
-    ProgressNoted,
-    ProgressRequest,
     Registered,
     RegisterRequest,
-    Result,
-    ResultAnswer,
-    ResultRequest,
-    ResultsRequest,
     Running,
 )
 
 _POLL_INTERVAL_MS: Final = 1_000
-_BATCH_LIMIT: Final = 10 * 1024 * 1024
+_USUAL_GRACE: Final = Settings().grace
 _PAGES: Final = 100
 
 
 async def register(call: Call[Empty, RegisterRequest]) -> Answer:
-    """Introduce a worker. The answer says what it is called and how often it should call."""
-    settings = call.hub.engine.settings
+    """Introduce a worker. The answer says what it is called and how often it should call.
+
+    Its id belongs to the key that registers it: no other key can register, poll or settle under it. With a key that is
+    bound to a tenant, it can serve queues that are bound to that tenant.
+    """
+    settings = call.view.rules
     return Answer(
         Registered(
-            worker_id=await call.hub.roster.register(call.body),
+            worker_id=await call.view.register(call.body),
             poll_interval_ms=_POLL_INTERVAL_MS,
             heartbeat_interval_ms=settings.heartbeat // MILLISECOND,
             lease_seconds=seconds(settings.lease),
+            grace_seconds=None if settings.grace == _USUAL_GRACE else seconds(settings.grace),
         ),
         status=201,
     )
@@ -75,34 +79,53 @@ async def poll(call: Call[Empty, PollRequest]) -> Answer:
     The tasks are leased to the worker from now on. If the caller hangs up before it is answered, they wait again at
     once, and no retry is spent.
     """
-    hub, body = call.hub, call.body
-    worker = await hub.roster.get(call.path["worker_id"])
+    view, body = call.view, call.body
+    worker = await view.worker(call.path["worker_id"])
     draining = worker.state is WorkerState.DRAINING
-    wait = min(body.wait_seconds, hub.settings.wait_seconds)
+    wait = min(body.wait_seconds, view.settings.wait_seconds)
     limit = min(body.available_capacity, MOST_AT_ONCE)
     # Once the body is read there is only one more thing to hear from the caller: that it hung up.
     gone: asyncio.Future[object] = asyncio.ensure_future(call.receive())
+    began = view.monotonic
     try:
         tasks: list[Task] = []
         if limit == 0 or draining:
-            await hub.dispatcher.pass_time(wait, gone)
+            await view.pass_time(wait, gone)
         else:
-            tasks = await hub.dispatcher.poll(worker.id, _wish(worker, body.capabilities), limit, wait, gone)
+            tasks = await view.poll(worker, body.capabilities, limit, wait, gone)
         if gone.done():
             if tasks:
-                await hub.dispatcher.hand_back(tasks)
+                await view.hand_back(tasks)
             raise Disconnected
+        if view.monotonic - began > FRESH:
+            await _recheck(call, tasks)
     finally:
         gone.cancel()
-    return Answer(Polled(tasks=tuple(_leased(task) for task in tasks), should_drain=draining))
+    turn = Turn(len(tasks))
+    leased: list[LeasedTask] = []
+    for task in await view.engine.told(tasks):
+        if turn.is_over:
+            await turn.next()
+        leased.append(_leased(task))
+    return Answer(Polled(tasks=tuple(leased), should_drain=draining))
+
+
+async def _recheck(call: Call[Empty, PollRequest], tasks: list[Task]) -> None:
+    """Give nothing to a worker whose key was revoked, or has expired, while it waited."""
+    try:
+        await call.view.recheck(call.scope, Role.WORK)
+    except Refusal:
+        if tasks:
+            await call.view.hand_back(tasks)
+        raise
 
 
 async def heartbeat(call: Call[Empty, HeartbeatRequest]) -> Answer:
     """Say that a worker is alive, renew the leases of what it runs, and learn what it should stop."""
-    hub, body = call.hub, call.body
+    view, body = call.view, call.body
     load = len(body.running) if body.current_load is None else body.current_load
-    should_drain = await _beat(call.hub, call.path["worker_id"], load, body)
-    pulses = await _pulses(hub.engine, body.running, renew=body.renew)
+    should_drain = await _beat(view, call.path["worker_id"], load, body)
+    pulses = await _pulses(view.engine, body.running, renew=body.renew)
     return Answer(
         HeartbeatNoted(
             acknowledged=True,
@@ -113,36 +136,40 @@ async def heartbeat(call: Call[Empty, HeartbeatRequest]) -> Answer:
     )
 
 
-async def drain(call: Call[Empty, Empty]) -> Answer:
+async def drain(call: Call[Empty, None]) -> Answer:
     """Have a worker drain: it gets no more tasks, and its heartbeats tell it to leave."""
-    await call.hub.roster.drain(call.path["worker_id"])
+    await call.view.drain(call.path["worker_id"])
     return Answer(DrainNoted(acknowledged=True))
 
 
 async def deregister(call: Call[Empty, DeregisterRequest]) -> Answer:
     """Say that a worker leaves. What it still holds waits again; no retry is spent."""
-    hub = call.hub
-    worker = await hub.roster.get(call.path["worker_id"])
-    await hub.roster.leave(worker.id)
-    handed_back = await _hand_back_all(hub.engine, worker.id, call.body.running)
+    view = call.view
+    worker = await view.worker(call.path["worker_id"])
+    await view.leave(worker.id)
+    handed_back = await _hand_back_all(view, worker.id, call.body.running)
     return Answer(Deregistered(acknowledged=True, handed_back=tuple(handed_back)))
 
 
-async def _beat(hub: Hub, worker: str, load: int, body: HeartbeatRequest) -> bool:
+async def _beat(view: View, worker: str, load: int, body: HeartbeatRequest) -> bool:
     if not body.renew:
-        return (await hub.roster.get(worker)).state is WorkerState.DRAINING
-    return await hub.roster.beat(worker, load, draining=None if body.status is None else body.status == "draining")
+        return (await view.worker(worker)).state is WorkerState.DRAINING
+    return await view.beat(worker, load, draining=None if body.status is None else body.status == "draining")
 
 
-async def _pulses(engine: Engine, running: Sequence[Running], *, renew: bool) -> dict[str, Pulse]:
+async def _pulses(engine: TenantEngine, running: Sequence[Running], *, renew: bool) -> dict[str, Pulse]:
     """How the leases of what a worker runs stand, by the ids that it gave."""
     pulses = {one.task_id: Pulse.LOST for one in running}
-    beats = [(one.task_id, Beat(task_id, unseal(one.lease).token)) for task_id, one in _sound(running)]
+    beats = [(one.task_id, _beat_of(task_id, one)) for task_id, one in _sound(running)]
     if beats:
         ask = engine.heartbeat if renew else engine.look
         answers = await ask([beat for _, beat in beats])
         pulses |= {given: pulse for (given, _), pulse in zip(beats, answers, strict=True)}
     return pulses
+
+
+def _beat_of(task_id: TaskId, one: Running) -> Beat:
+    return Beat(task_id, unseal(one.lease).token, None, span(one.allowance_seconds))
 
 
 def _sound(running: Sequence[Running]) -> Iterator[tuple[TaskId, Running]]:
@@ -152,34 +179,29 @@ def _sound(running: Sequence[Running]) -> Iterator[tuple[TaskId, Running]]:
             yield parse_task_id(one.task_id), one
 
 
-async def _hand_back_all(engine: Engine, worker: WorkerId, running: Sequence[Running]) -> list[TaskId]:
+async def _hand_back_all(view: View, worker: WorkerId, running: Sequence[Running]) -> list[TaskId]:
     """Hand back what a worker names and what its leases say that it holds."""
     named = dict(_sound(running))
-    stored = await engine.store.get(list(named)) if named else []
+    stored = await view.engine.get_many(list(named))
+    others = await view.of_others(holder for task in stored if (holder := _holder(task)) is not None)
     held = [
         as_claimed(task, unseal(one.lease), worker)
         for one, task in zip(named.values(), stored, strict=True)
-        if task is not None
+        if task is not None and _holder(task) not in others
     ]
-    matching = Filter(states=frozenset({State.EXECUTING}), worker=worker)
     handed_back: list[TaskId] = []
     for _ in range(_PAGES):
         if held:
-            answers = await engine.settle([Settlement(task, HandedBack()) for task in held])
+            answers = await view.engine.settle([Settlement(task, HandedBack()) for task in held])
             handed_back += [answer.id for answer in answers if not isinstance(answer, LeaseLost)]
-        held = await engine.find(matching, limit=MOST_AT_ONCE)
+        held = await view.engine.held_by(worker, limit=MOST_AT_ONCE)
         if not held:
             break
     return handed_back
 
 
-def _wish(worker: WorkerPresence, capabilities: Sequence[str] | None) -> Wish:
-    """What a worker can take, given what it can do now."""
-    return Wish(
-        tuple(sorted(worker.queues)),
-        frozenset(worker.capabilities if capabilities is None else capabilities),
-        None if worker.types is None else frozenset(worker.types),
-    )
+def _holder(task: Task | None) -> WorkerId | None:
+    return None if task is None or task.status.lease is None else task.status.lease.worker
 
 
 def _leased(task: Task) -> LeasedTask:
@@ -206,74 +228,11 @@ def _leased(task: Task) -> LeasedTask:
 
 
 ENDPOINTS = (
-    Endpoint(
-        method="POST",
-        path="/internal/workers/register",
-        handler=register,
-        summary="Register a worker",
-        role=Role.WORK,
-        body=RegisterRequest,
-        answers={201: Registered},
-    ),
-    Endpoint(
-        method="POST",
-        path="/internal/workers/{worker_id}/poll",
-        handler=poll,
-        summary="Take tasks",
-        role=Role.WORK,
-        body=PollRequest,
-        answers={200: Polled},
-        problems=(404,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/internal/workers/{worker_id}/progress",
-        handler=progress,
-        summary="Say how far an attempt is",
-        role=Role.WORK,
-        body=ProgressRequest,
-        answers={200: ProgressNoted},
-        problems=(409,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/internal/workers/{worker_id}/result",
-        handler=result,
-        summary="Say how attempts ended",
-        role=Role.WORK,
-        body=ResultRequest,
-        bodies={"application/json": (Result, ResultsRequest)},
-        body_limit=_BATCH_LIMIT,
-        answers={200: ResultAnswer},
-        problems=(409,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/internal/workers/{worker_id}/heartbeat",
-        handler=heartbeat,
-        summary="Renew leases",
-        role=Role.WORK,
-        body=HeartbeatRequest,
-        answers={200: HeartbeatNoted},
-        problems=(404,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/internal/workers/{worker_id}/drain",
-        handler=drain,
-        summary="Have a worker drain",
-        role=Role.WORK,
-        answers={200: DrainNoted},
-        problems=(404,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/internal/workers/{worker_id}/deregister",
-        handler=deregister,
-        summary="Take a worker's leave",
-        role=Role.WORK,
-        body=DeregisterRequest,
-        answers={200: Deregistered},
-        problems=(404,),
-    ),
+    serve(worker_protocol.REGISTER, register),
+    serve(worker_protocol.POLL, poll),
+    serve(worker_protocol.PROGRESS, progress),
+    serve(worker_protocol.RESULT, result),
+    serve(worker_protocol.HEARTBEAT, heartbeat),
+    serve(worker_protocol.DRAIN, drain),
+    serve(worker_protocol.DEREGISTER, deregister),
 )

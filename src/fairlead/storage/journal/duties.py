@@ -16,10 +16,11 @@ from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Span
 from fairlead.core.task import Task
-from fairlead.storage.journal.depending import named_by, standing
+from fairlead.storage.journal.dependencies import named_by, standing
+from fairlead.storage.journal.incarnation import Incarnation
 from fairlead.storage.journal.journal import Journal, Place, Rows
 from fairlead.storage.journal.outbox import Done, HotStore, Note
-from fairlead.storage.values import Apart, Change, KeyHeld, Missing, Seen
+from fairlead.storage.values import Apart, Change, KeyHeld, KeyUnknown, Missing, Seen
 
 FLUSH_INTERVAL: Final = 0.2
 _OUTAGE_PAUSE: Final = 1.0
@@ -76,7 +77,15 @@ class Flusher:
 class Reconciler:
     """Gives the hot store what was accepted and never got there, because a process died between the two."""
 
-    def __init__(self, hot: HotStore, journal: Journal, age: Span = ACCEPTED_AGE) -> None:
+    def __init__(
+        self,
+        hot: HotStore,
+        journal: Journal,
+        age: Span = ACCEPTED_AGE,
+        mark: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`mark` says what a slot must bear that takes an idempotency key."""
+        self._mark = mark
         self._hot = hot
         self._journal = journal
         self._age = age
@@ -91,14 +100,15 @@ class Reconciler:
             return 0, after
         ids = [task_id for _, task_id in places]
         missing = [task_id for task_id, task in zip(ids, await self._hot.get(ids), strict=True) if task is None]
-        if missing:
-            await self._journal.together(lambda rows: self._put(rows, missing))
+        if missing and not await self._journal.together(lambda rows: self._put(rows, missing)):
+            return 0, after
         return len(missing), places[-1]
 
-    async def _put(self, rows: Rows, ids: Sequence[TaskId]) -> None:
+    async def _put(self, rows: Rows, ids: Sequence[TaskId]) -> bool:
+        """Put tasks where they are missing; False if some must wait until the hot store is rebuilt."""
         tasks = [task for task in (await rows.get(ids)).values() if task.state.waiting]
         elsewhere = await standing(rows, named_by(tasks))
-        receipts = await self._hot.add(tasks, now=0, bounds={}, elsewhere=elsewhere) if tasks else []
+        receipts = await self._hot.add(tasks, now=0, bounds={}, elsewhere=elsewhere, mark=self._mark()) if tasks else []
         # Its submit would have been answered with the holder's id or with an error, and was never answered.
         held = [
             task.id
@@ -107,6 +117,7 @@ class Reconciler:
         ]
         if held:
             await rows.remove(held)
+        return not any(isinstance(receipt, KeyUnknown) for receipt in receipts)
 
 
 class Leaver:
@@ -147,16 +158,32 @@ class Pruner:
 class Duties:
     """All of them."""
 
-    def __init__(self, hot: HotStore, journal: Journal) -> None:
+    def __init__(
+        self, hot: HotStore, journal: Journal, incarnation: Incarnation, recover: Callable[[], Awaitable[int]]
+    ) -> None:
+        """`recover` rebuilds the hot store when it has lost everything."""
+        self._incarnation = incarnation
+        self._recover = recover
         self._flusher = Flusher(hot, journal)
-        self._others = (Reconciler(hot, journal), Leaver(hot, journal), Pruner(journal))
+        reconciler = Reconciler(hot, journal, mark=lambda: incarnation.text)
+        self._others = (reconciler, Leaver(hot, journal), Pruner(journal))
 
     async def run(self) -> None:
         """Do them until cancelled. A store that fails is tried again."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(_repeat(self._flusher.once, FLUSH_INTERVAL))
+            group.create_task(_repeat(self._recover, _DUTY_INTERVAL))
+            group.create_task(_repeat(self._of_current(self._flusher.once), FLUSH_INTERVAL))
             for duty in self._others:
-                group.create_task(_repeat(duty.once, _DUTY_INTERVAL))
+                group.create_task(_repeat(self._of_current(duty.once), _DUTY_INTERVAL))
+
+    def _of_current(self, once: Callable[[], Awaitable[int]]) -> Callable[[], Awaitable[int]]:
+        """A duty, done only for the store that is the journal's."""
+
+        async def admitted() -> int:
+            await self._incarnation.admit()
+            return await once()
+
+        return admitted
 
 
 async def _repeat(once: Callable[[], Awaitable[int]], interval: float) -> None:

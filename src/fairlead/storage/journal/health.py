@@ -7,8 +7,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fairlead.core.diagnosis import JOURNAL, Examination, Finding, Level, durability
 from fairlead.core.errors import FairleadError
+from fairlead.core.health.diagnosis import JOURNAL, Examination, Finding, Level, durability
+from fairlead.storage.journal.incarnation import Incarnation
 
 _BEHIND: Final = 10_000
 
@@ -21,6 +22,16 @@ def examined(hot: Examination, journal: Examination | FairleadError, behind: int
     safe = next((finding for finding in journal.findings if finding.what == "durability"), durability(JOURNAL))
     first = replace(durability(JOURNAL), level=safe.level, remedy=safe.remedy)
     return Examination(tier=JOURNAL, findings=(first, *findings, *_of_journal(journal), lag(behind)))
+
+
+def of_incarnation(incarnation: Incarnation) -> Finding:
+    """Whether the hot store is the journal's, and whole."""
+    if incarnation.intact:
+        return Finding(what="incarnation", value=incarnation.told())
+    value, _, remedy = incarnation.told().partition("; ")
+    return Finding(
+        what="incarnation", level=Level.RED, value=value, remedy=remedy or "correct the URL of the store or the journal"
+    )
 
 
 def lag(behind: int) -> Finding:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from fairlead.core.identity import TaskId
+from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import State, Task
 from fairlead.storage.journal.outbox import HIDDEN, Done, Note
 from fairlead.storage.memory import MemoryStore
-from fairlead.storage.values import Change, Claim, Receipt, Verdict
+from fairlead.storage.values import Change, Claim, KeyUnknown, Receipt, Verdict
 
 
 class NotingMemoryStore(MemoryStore):
@@ -19,6 +19,7 @@ class NotingMemoryStore(MemoryStore):
     def __init__(self, clock: Callable[[], Instant] = lambda: time.monotonic_ns() // 1_000) -> None:
         super().__init__()
         self._clock = clock
+        self._marks: dict[int, str] = {}
         self._notes: dict[Note, Instant] = {}
         """When each note may be read."""
 
@@ -26,11 +27,16 @@ class NotingMemoryStore(MemoryStore):
         self,
         tasks: Sequence[Task],
         *,
-        now: Instant,
+        now: Instant | None = None,
         bounds: Mapping[str, int],
         elsewhere: Mapping[TaskId, State] | None = None,
+        mark: str | None = None,
     ) -> list[Receipt]:
-        return self._add_all(tasks, now, bounds, elsewhere or {})
+        keyed = [task.id for task in tasks if task.spec.idempotency_key is not None] if mark is not None else []
+        kept_out = {task_id for task_id in keyed if self._marks.get(slot_of_id(task_id)) != mark}
+        admitted = [task for task in tasks if task.id not in kept_out]
+        receipts = iter(self._add_all(admitted, now, bounds, elsewhere or {}))
+        return [KeyUnknown() if task.id in kept_out else next(receipts) for task in tasks]
 
     async def claim(self, claim: Claim) -> list[Task]:
         tasks = await super().claim(claim)
@@ -49,6 +55,18 @@ class NotingMemoryStore(MemoryStore):
         counted = super()._count_end(task_id, completed)
         self._notes.update(dict.fromkeys([Note(task.id) for task in counted], self._clock()))
         return counted
+
+    async def slots(self) -> set[int]:
+        with self._lock:
+            return {slot_of_id(task_id) for task_id in self._tasks}
+
+    async def marks(self, slots: Collection[int]) -> dict[int, str | None]:
+        return {slot: self._marks.get(slot) for slot in slots}
+
+    async def put_mark(self, mark: str, slots: Collection[int], *, over: str | None) -> set[int]:
+        with self._lock:
+            self._marks.update({slot: mark for slot in slots if self._marks.get(slot) == over})
+            return {slot for slot in slots if self._marks.get(slot) == mark}
 
     async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
         return await super().apply(changes)
@@ -69,7 +87,7 @@ class NotingMemoryStore(MemoryStore):
     async def read(self, limit: int) -> list[Note]:
         with self._lock:
             now = self._clock()
-            found = [note for note, since in self._notes.items() if since <= now][:limit]
+            found = [note for note, since in self._notes.items() if not now < since <= now + 2 * HIDDEN][:limit]
             self._notes.update(dict.fromkeys(found, now + HIDDEN))
             return found
 

@@ -7,13 +7,17 @@ reading twice, because the journal only takes a higher version.
     O1  A claim or change that is made is noted, in one step with it, and so is a task that an end was counted for; a
         removal is noted as such. Heartbeats, adds and
         `leave` are not.
-    O2  What `read` gave is hidden from other reads for `HIDDEN` microseconds, unless it is noted again.
+    O2  What `read` gave is hidden from other reads for `HIDDEN` microseconds, unless it is noted again. A note that is
+        hidden for more than twice as long from now is of a clock that has gone back since: it is read at once.
     O3  `done` takes out a task that is still at the version given, and a removal; a task that has changed since stays.
+    O4  An add with a `mark` stores a task with an idempotency key only if its slot bears that mark, in one step with
+        the comparison; else it is answered `KeyUnknown`, and the other tasks of the call are stored all the same.
+        `marks` says what slots bear, and the store itself as `ROOT`; `put_mark` compares and sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -21,8 +25,11 @@ from msgspec import Struct
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import State, Task
-from fairlead.storage.protocol import Examined, Store
+from fairlead.storage.protocol import Examined, Quarantining, Store
 from fairlead.storage.values import Change, Receipt, Verdict
+
+ROOT: Final = -1
+"""Stands for the store as a whole, where slots are named."""
 
 HIDDEN: Final[Span] = 10 * SECOND
 """How long what one reader got is hidden from the others."""
@@ -61,24 +68,39 @@ class Outbox(Protocol):
         """How many notes there are, hidden ones included."""
         ...
 
+    async def slots(self) -> set[int]:
+        """The slots that may have tasks."""
+        ...
+
+    async def marks(self, slots: Collection[int]) -> dict[int, str | None]:
+        """What these slots bear."""
+        ...
+
+    async def put_mark(self, mark: str, slots: Collection[int], *, over: str | None) -> set[int]:
+        """Have those of the slots bear a mark that bear this one, or none; which of them bear it now."""
+        ...
+
     async def leave(self, changes: Sequence[Change]) -> list[Verdict]:
         """Remove tasks without noting it: the journal keeps them."""
         ...
 
 
 @runtime_checkable
-class HotStore(Store, Outbox, Examined, Protocol):
+class HotStore(Store, Outbox, Examined, Quarantining, Protocol):
     """A store that can have a journal behind it."""
 
     async def add(
         self,
         tasks: Sequence[Task],
         *,
-        now: Instant,
+        now: Instant | None = None,
         bounds: Mapping[str, int],
         elsewhere: Mapping[TaskId, State] | None = None,
+        mark: str | None = None,
     ) -> list[Receipt]:
         """Store new tasks; `elsewhere` is how those stand that they may wait for and that are not in this store.
+
+        With a mark, tasks with idempotency keys are stored only in slots that bear it (O4).
 
         One of those that has not ended is waited for: it will be put back, or `count_ends` will say that it has ended.
         """

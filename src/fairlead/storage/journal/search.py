@@ -46,7 +46,7 @@ def searching(
         # Said of both: the planner knows that both ids are equal, but not what is beyond which.
         conditions += [f"{table}.id {beyond} {_text(after)}::uuid" for table in ("s", "t")]
     text = statements.text(
-        "find", side=side, order=order, limit=str(int(limit)), conditions=" AND ".join(conditions) or "true"
+        "read.find", side=side, order=order, limit=str(int(limit)), conditions=" AND ".join(conditions) or "true"
     )
     return Statement(text, prepared=False)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from fairlead.storage.postgres.statements import Statement
+from fairlead.storage.sql_files import statements_in
 
-_PREPARED: Final = frozenset({"add", "update", "get", "versions", "live"})
+_read: Final = statements_in(Path(__file__).with_name("sql"))
+
+_PREPARED: Final = frozenset({"change.add", "change.update", "read.get", "read.versions", "read.live"})
 """The statements worth a plan of their own in every session."""
 
 
@@ -31,7 +33,7 @@ class Statements:
         return statement
 
     def text(self, name: str, **words: str) -> str:
-        """The text of a file, for this schema."""
+        """The text of a statement, for this schema."""
         text = self.fitted(_read(name))
         for gap, word in words.items():
             text = text.replace(f"{{{gap}}}", word)
@@ -40,10 +42,3 @@ class Statements:
     def fitted(self, text: str) -> str:
         """A text, for this schema."""
         return text.replace("{schema}", f'"{self._schema}"')
-
-
-@cache
-def _read(name: str) -> str:
-    """A file without its comments: they are for readers of the file, not for the wire."""
-    lines = (resources.files(__package__) / "sql" / f"{name}.sql").read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("--"))

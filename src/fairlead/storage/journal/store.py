@@ -14,26 +14,43 @@ changed: in the journal, under a lock that keeps those away who put tasks back.
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
-from fairlead.core.diagnosis import Examination
-from fairlead.core.errors import FairleadError, InvalidTask, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
-from fairlead.core.identity import TaskId
+from fairlead.core.errors import (
+    FairleadError,
+    InvalidTask,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreRefused,
+    StoreUnavailable,
+)
+from fairlead.core.health.diagnosis import Examination
+from fairlead.core.health.quarantine import Quarantined
+from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import SECOND, Instant, Span
+from fairlead.core.settings import Rules
 from fairlead.core.task import Entry, State, Task
-from fairlead.storage.journal import examining
-from fairlead.storage.journal.depending import named_by, standing, standing_after_loss
+from fairlead.storage.deadline import Budget, patience_of, share, timed, timed_store
+from fairlead.storage.journal import health
+from fairlead.storage.journal.dependencies import named_by, standing, standing_after_loss
 from fairlead.storage.journal.duties import Duties
+from fairlead.storage.journal.incarnation import Incarnation
 from fairlead.storage.journal.journal import Journal, Rows
 from fairlead.storage.journal.outbox import HotStore
-from fairlead.storage.journal.putting import put_back
+from fairlead.storage.journal.rebuild import Rebuilt
 from fairlead.storage.journal.records import JournalRecords
-from fairlead.storage.journal.searching import Search
-from fairlead.storage.protocol import Prompt
+from fairlead.storage.journal.recovery import Recovery, Tell
+from fairlead.storage.journal.restore_tasks import put_back
+from fairlead.storage.journal.search import Search
+from fairlead.storage.protocol import Clocked, Prompt
+from fairlead.storage.quarantine import UNDECODABLE, Damage, Quarantine, Removal, revive_parts
 from fairlead.storage.steps import ends, judged
 from fairlead.storage.values import (
     Added,
@@ -43,6 +60,7 @@ from fairlead.storage.values import (
     FeedEntry,
     Filter,
     Held,
+    KeyUnknown,
     Known,
     Pulse,
     Receipt,
@@ -56,45 +74,66 @@ from fairlead.storage.values import (
 _NOTED_FIRST: Final[Span] = 5 * SECOND
 """How long a note waits that is made before its task is there."""
 
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_quarantined: Final = msgspec.msgpack.Decoder(Quarantined).decode
+
 _PATIENCE: Final = 1.0
 """Seconds for which a journal that was out of reach is not asked again, when it is not required."""
 
 
+@timed_store
 class JournalStore:
     """Tasks in a hot store, and in a journal that outlives it."""
 
     def __init__(self, hot: HotStore, journal: Journal) -> None:
         self.hot = hot
         self.journal = journal
+        self.budget = Budget(
+            max(patience_of(hot), journal.address.database.timeout),
+            f"the store, or {journal.address.database.shown},",
+            blocking=journal.blocking,
+        )
         self._records = JournalRecords(hot, journal)
+        self.quarantine = _quarantine(hot, journal, self._records)
+        self._rows = Quarantine(self._records, journal.set_aside, journal.locate, beside=self.quarantine)
+        self._incarnation = Incarnation(hot, journal)
+        self._recovery = Recovery(hot, journal, self._incarnation)
         self._required = journal.address.required
         self._unasked_until = 0.0
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         if not tasks:
             return []
+        await self._incarnation.admit()
         try:
             written = await self._write_down(tasks)
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreRefused):
             if self._required:
                 raise
             self._unasked_until = time.monotonic() + _PATIENCE
             written = None
         if written is None:
             await self.hot.note([task.id for task in tasks], after=_NOTED_FIRST)
-            return await self.hot.add(tasks, now=now, bounds=bounds)
+            return await self.hot.add(tasks, now=now, bounds=bounds, mark=self._incarnation.text)
         named = named_by(tasks).difference(task.id for task in tasks)
         elsewhere = await standing(self.journal, named) if named else {}
         return await self._add_written(tasks, written, now, bounds, elsewhere)
 
     async def claim(self, claim: Claim) -> list[Task]:
-        return await self.hot.claim(claim)
+        return await (await self._current()).claim(claim)
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
-        return await self.hot.extend(beats, until=until, grace=grace)
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
+        return await (await self._current()).extend(beats, lease=lease, grace=grace, now=now)
+
+    async def curtail(self, *, lease: Span, limit: int, now: Instant | None = None) -> int:
+        return await (await self._current()).curtail(lease=lease, limit=limit, now=now)
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
-        verdicts = await self.hot.apply(changes)
+        verdicts = await (await self._current()).apply(changes)
         removed = [
             change.id
             for change, verdict in zip(changes, verdicts, strict=True)
@@ -111,15 +150,16 @@ class JournalStore:
         return verdicts
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
-        tasks = await self.hot.get(ids)
+        tasks = await (await self._current()).get(ids)
         missing = [task_id for task_id, task in zip(ids, tasks, strict=True) if task is None]
         if missing:
             stored = await self.journal.get(missing)
+            await self._clear()
             tasks = [task or stored.get(task_id) for task_id, task in zip(ids, tasks, strict=True)]
         return tasks
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
-        return await self.hot.due(now, limit, after)
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+        return await (await self._current()).due(now, limit, after)
 
     async def find(
         self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
@@ -130,12 +170,14 @@ class JournalStore:
         self, search: Search, *, limit: int, newest_first: bool = True, after: TaskId | None = None
     ) -> list[Task]:
         """One page of what only a journal can be asked for."""
+        await self._incarnation.admit()
         tasks = await self.journal.search(search, max(limit, 0), newest_first, after)
+        await self._clear()
         moving = [task.id for task in tasks if task.state is State.EXECUTING or task.status.waits]
         if not moving:
             return tasks
         # Heartbeats and progress never reach the journal, nor how many a task waits for when it is added.
-        fresh = {task.id: task for task in await self.hot.get(moving) if task is not None}
+        fresh = {task.id: task for task in await (await self._current()).get(moving) if task is not None}
         return [_fresher(task, fresh.get(task.id)) for task in tasks]
 
     async def find_current(
@@ -170,58 +212,89 @@ class JournalStore:
 
     async def behind(self) -> int:
         """How many changed tasks the journal has yet to learn of."""
-        return await self.hot.size()
+        return await (await self._current()).size()
+
+    async def holder(self, queue: str, key: str, *, now: Instant | None = None) -> TaskId | None:
+        return await (await self._current()).holder(queue, key, now=now)
 
     async def tally(self) -> Tally:
-        return replace(await self.hot.tally(), journal_behind=await self.behind())
+        tally = await (await self._current()).tally()
+        return replace(tally, journal_behind=await self.behind(), intact=self._incarnation.intact)
 
     async def count(self, stretches: Sequence[Stretch]) -> list[int]:
-        return await self.hot.count(stretches)
+        return await (await self._current()).count(stretches)
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
-        return await self.hot.usage(queue, task_type, key)
+        return await (await self._current()).usage(queue, task_type, key)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
+        await self._incarnation.admit()
         return await self._records.put(kind, name, value, expected=expected)
 
     async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
+        await self._incarnation.admit()
         return await self._records.drop(kind, name, expected=expected)
 
     async def scan(self, kind: str) -> list[Record]:
+        await self._incarnation.admit()
         return await self._records.scan(kind)
 
     async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
-        await self.hot.publish(values, now=now, keep=keep)
+        await (await self._current()).publish(values, now=now, keep=keep)
 
     async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:
-        return await self.hot.feed(after, limit)
+        return await (await self._current()).feed(after, limit)
 
     async def feed_end(self) -> str:
-        return await self.hot.feed_end()
+        return await (await self._current()).feed_end()
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
-        await self.hot.wait(queues, timeout)
+        await (await self._current()).wait(queues, timeout)
 
     async def wait_and_claim(self, claim: Claim, timeout: float) -> list[Task] | None:
-        if isinstance(self.hot, Prompt):
-            return await self.hot.wait_and_claim(claim, timeout)
-        await self.hot.wait([order.queue for order in claim.queues], timeout)
+        hot = await self._current()
+        if isinstance(hot, Prompt):
+            return await hot.wait_and_claim(claim, timeout)
+        await hot.wait([order.queue for order in claim.queues], timeout)
         return None
 
     async def time(self) -> Instant | None:
-        return await self.hot.time()
+        return await (await self._current()).time()
 
+    @timed
+    async def clocks(self) -> dict[str, Instant]:
+        return await self.hot.clocks() if isinstance(self.hot, Clocked) else {}
+
+    @timed
     async def examine(self) -> Examination:
         journal: Examination | FairleadError
         try:
-            journal = await self.journal.examine()
+            # One that hangs is not to keep the hot store from being examined.
+            with share(3, self.budget.seconds):
+                journal = await self.journal.examine()
         except FairleadError as error:
             journal = error
-        return examining.examined(await self.hot.examine(), journal, await self.behind(), required=self._required)
+        await self._incarnation.refresh()
+        found = health.examined(await self.hot.examine(), journal, await self.hot.size(), required=self._required)
+        return replace(found, findings=(*found.findings, health.of_incarnation(self._incarnation)))
 
-    async def upkeep(self) -> None:
-        """Carry notes to the journal, and do its other duties, until cancelled."""
-        await Duties(self.hot, self.journal).run()
+    async def upkeep(self, rules: Rules) -> None:
+        """Carry notes to the journal, do its other duties, and rebuild a hot store that was lost, until cancelled."""
+        recover = functools.partial(self._recovery.once, rules)
+        await Duties(self.hot, self.journal, self._incarnation, recover).run()
+
+    async def rebuild(self, rules: Rules, tell: Tell = lambda looked_at, total: None) -> Rebuilt:
+        """Put back into the hot store what it has lost and the journal has."""
+        return await self._recovery.run(rules, tell)
+
+    async def begin(self) -> None:
+        """Compare the hot store with the journal for the first time, if both can be reached."""
+        await self._incarnation.refresh()
+
+    async def loss(self) -> str | None:
+        """What the hot store has lost, or why it must not be used; None when nothing is known to be wrong."""
+        await self._incarnation.refresh()
+        return None if self._incarnation.intact else self._incarnation.told()
 
     async def close(self) -> None:
         try:
@@ -229,17 +302,44 @@ class JournalStore:
         finally:
             await self.journal.close()
 
+    async def _clear(self) -> None:
+        """See to rows of the journal that cannot be decoded.
+
+        What the hot store has of such a task is written down anew; of one that only the journal had, the row is set
+        aside.
+        """
+        if not self.journal.met:
+            return
+        met = dict(self.journal.met)
+        self.journal.met.clear()
+        hot = {task.id: task for task in await self.hot.get(list(met)) if task is not None}
+        lost = [damage for task_id, damage in met.items() if task_id not in hot]
+        # What this version reads in the hot store is of no newer format in the journal.
+        again = [hot[task_id] for task_id in met if task_id in hot]
+        for task in again:
+            await self.journal.set_aside(met[task.id])
+        if again:
+            await self.journal.store(again)
+        await self._rows.set_aside(lost)
+
+    async def _current(self) -> HotStore:
+        """The hot store, if it is the journal's."""
+        await self._incarnation.admit()
+        return self.hot
+
     async def _write_down(self, tasks: Sequence[Task]) -> set[TaskId] | None:
         """The ids that were new to the journal; None when it is better not asked just now."""
         if not self._required and time.monotonic() < self._unasked_until:
             return None
+        # The hot store is the journal's before the journal has tasks, or nobody could tell later that it was.
+        await self._incarnation.prove()
         return await self.journal.add(tasks, accepted=True)
 
     async def _add_written(
         self,
         tasks: Sequence[Task],
         written: set[TaskId],
-        now: Instant,
+        now: Instant | None,
         bounds: Mapping[str, int],
         elsewhere: Mapping[TaskId, State],
     ) -> list[Receipt]:
@@ -247,11 +347,12 @@ class JournalStore:
         settled = await self._settled([task.id for task in tasks if task.id not in written])
         rest = [task for task in tasks if task.id not in settled]
         try:
-            answers = iter(await self.hot.add(rest, now=now, bounds=bounds, elsewhere=elsewhere) if rest else [])
+            answers = iter(await self._add_marked(rest, now, bounds, elsewhere) if rest else [])
         except (StoreFull, StoreReadOnly, InvalidTask):
-            # Nothing was stored, so nothing may come of it later.
+            # Nothing may come later of what was not stored. Others of the call may have been, in another slot.
             if written:
-                await self.journal.remove(sorted(written))
+                stored = await self.hot.get(sorted(written))
+                await self.journal.remove(sorted(written.difference(task.id for task in stored if task is not None)))
             raise
         receipts = [Known() if task.id in settled else next(answers) for task in tasks]
         answered = list(zip(tasks, receipts, strict=True))
@@ -261,6 +362,18 @@ class JournalStore:
             # The same id twice in one call, and another task of that id was let in.
             if other := [task for task, receipt in answered if task.id in refused and isinstance(receipt, Added)]:
                 await self.journal.add(other, accepted=True)
+        return receipts
+
+    async def _add_marked(
+        self, tasks: Sequence[Task], now: Instant | None, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]
+    ) -> list[Receipt]:
+        """Add tasks to the hot store, those with idempotency keys only where none can have been lost."""
+        await self._incarnation.cover({slot_of_id(task.id) for task in tasks})
+        mark = self._incarnation.text
+        receipts = await self.hot.add(tasks, now=now, bounds=bounds, elsewhere=elsewhere, mark=mark)
+        if any(isinstance(receipt, KeyUnknown) for receipt in receipts):
+            # It is known from now on, and not only when someone looks again.
+            await self._incarnation.refresh()
         return receipts
 
     async def _settled(self, ids: Sequence[TaskId]) -> set[TaskId]:
@@ -274,10 +387,11 @@ class JournalStore:
         """Make changes to tasks that are not in the hot store, as far as the journal has them."""
         try:
             stored = await self.journal.get([change.id for change in changes])
+            await self._clear()
             if not stored:
                 return [Verdict.MISSING] * len(changes)
             return await self._apply_in_journal(changes)
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreRefused):
             # A worker whose task is gone has lost its lease, and goes on; anyone else must be told that we cannot know.
             if any(not isinstance(change.guard, Held) for change in changes):
                 raise
@@ -327,6 +441,53 @@ class JournalStore:
             else verdict
             for change, verdict in zip(changes, verdicts, strict=True)
         ]
+
+
+def _quarantine(hot: HotStore, journal: Journal, records: JournalRecords) -> Quarantine:
+    """What the hot store does about tasks that it cannot decode, beside a journal that still has them.
+
+    What the journal knows of such a task is kept with its bytes, so that it can be put back as it was last known.
+    """
+    quarantine = hot.quarantine
+    remove, revive = quarantine.remove, quarantine.revive
+
+    async def remove_everywhere(damage: Damage) -> Removal:
+        removal = await remove(damage)
+        if removal is Removal.REMOVED:
+            # The removal is noted, so the flusher repeats it.
+            with contextlib.suppress(StoreError):
+                await journal.remove([damage.id])
+        return removal
+
+    def revive_either(quarantined: Quarantined) -> Task:
+        try:
+            return revive(quarantined)
+        except UNDECODABLE:
+            return revive_parts(quarantined)
+
+    quarantine.records = _Keeper(journal, records)
+    quarantine.remove = remove_everywhere
+    quarantine.revive = revive_either
+    return quarantine
+
+
+class _Keeper:
+    """Keeps tasks that were set aside as records, with what the journal knows of them."""
+
+    def __init__(self, journal: Journal, records: JournalRecords) -> None:
+        self._journal = journal
+        self._records = records
+
+    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
+        quarantined = _decode_quarantined(value)
+        with contextlib.suppress(StoreUnavailable):
+            for task in (await self._journal.get([TaskId(quarantined.name)])).values():
+                known = {"spec": _encode(task.spec), "status": _encode(task.status)}
+                value = _encode(replace(quarantined, parts=quarantined.parts | known))
+        return await self._records.put(kind, name, value, expected=expected)
+
+    async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
+        return await self._records.drop(kind, name, expected=expected)
 
 
 def _fresher(task: Task, hot: Task | None) -> Task:

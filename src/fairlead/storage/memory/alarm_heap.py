@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from fairlead.core.instant import Instant
-from fairlead.storage.merge import Head
+from fairlead.storage.lane_merge import Head
 
 _FEW: Final = 64
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import Instant
-from fairlead.core.limits import Limit
+from fairlead.core.instant import SECOND, Instant
+from fairlead.core.queues.limits import Limit
 from fairlead.core.task import EXECUTING, QUEUED, Lane, Task
-from fairlead.storage.limiting import LOOKS_AT_ONCE
-from fairlead.storage.memory.heap import Heap
-from fairlead.storage.merge import Head
+from fairlead.storage.claim_limits import LOOKS_AT_ONCE
+from fairlead.storage.lane_merge import Head
+from fairlead.storage.memory.alarm_heap import Heap
 
 _Liveness: TypeAlias = Callable[[Lane, Head], bool]
 
@@ -39,6 +39,8 @@ class Keyed:
         """The keys of each queue that are to be looked at, and when."""
         self._under: dict[str, Limit] = {}
         """The limit of each queue's keys that they were last looked at under."""
+        self._looked_at: dict[str, Instant] = {}
+        """When that was."""
         self._taken: set[TaskId] = set()
         """What the claim that goes on has taken."""
         self._order: dict[str, list[tuple[Instant, str]]] = {}
@@ -107,7 +109,10 @@ class Keyed:
         looks = self._looks.get(queue)
         if looks is None:
             return
-        if before != under:
+        went_back = now < self._looked_at.get(queue, now) - SECOND
+        self._looked_at[queue] = now
+        if before != under or went_back:
+            # Under another limit, and by a clock that has gone back, what was put off may go on at any moment.
             for key in looks:
                 self._look(queue, key, _OVERDUE)
         order = self._order[queue]

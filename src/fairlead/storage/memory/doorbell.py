@@ -14,7 +14,7 @@ from fairlead.core.task import QUEUED, Task
 _RINGS_KEPT: Final = 64
 
 
-class Waiter(Struct, eq=False):
+class Sleeper(Struct, eq=False):
     """Someone who sleeps in a loop of their own until there may be work."""
 
     queues: frozenset[str]
@@ -26,20 +26,20 @@ class Doorbell:
     """The doorbell of one memory store. The owner holds the lock."""
 
     def __init__(self) -> None:
-        self._waiters: deque[Waiter] = deque()
+        self._waiters: deque[Sleeper] = deque()
         self._rings: Counter[str] = Counter()
 
-    def listen(self, queues: Sequence[str]) -> Waiter | None:
+    def listen(self, queues: Sequence[str]) -> Sleeper | None:
         """The caller, who waits from now on; None if a ring was left for them."""
         for queue in queues:
             if self._rings[queue]:
                 self._rings[queue] -= 1
                 return None
-        waiter = Waiter(frozenset(queues), asyncio.get_running_loop(), asyncio.Event())
+        waiter = Sleeper(frozenset(queues), asyncio.get_running_loop(), asyncio.Event())
         self._waiters.append(waiter)
         return waiter
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, waiter: Sleeper) -> None:
         """They wait no more."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)

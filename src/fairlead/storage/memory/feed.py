@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from fairlead.core.instant import Instant
-from fairlead.storage.positions import BEFORE_ALL, number_at, position_of
+from fairlead.storage.feed_positions import BEFORE_ALL, number_at, position_of
 from fairlead.storage.values import FeedEntry
 
 

@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Collection, Iterator
 
 from fairlead.core.identity import TaskId
-from fairlead.storage.memory.heap import wants_compacting
+from fairlead.storage.memory.alarm_heap import wants_compacting
 
 
 class Ids:

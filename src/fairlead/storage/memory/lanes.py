@@ -6,6 +6,7 @@ fewer than half are live: every operation costs O(log n).
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -13,13 +14,13 @@ from msgspec import Struct
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.task import QUEUED, WAITING, Lane, State, Status, Task
-from fairlead.storage.memory.heap import Heap
-from fairlead.storage.merge import Head
+from fairlead.core.task import EXECUTING, QUEUED, WAITING, Lane, State, Status, Task
+from fairlead.storage.lane_merge import Head
+from fairlead.storage.memory.alarm_heap import Heap
 from fairlead.storage.values import Claim, LaneTally, Tally
 
 
-class Line:
+class ReadyLane:
     """One lane: its ready tasks, and how many of its tasks are in each state."""
 
     def __init__(self, is_live: Callable[[Head], bool]) -> None:
@@ -39,27 +40,31 @@ class Lanes:
 
     def __init__(self, tasks: Mapping[TaskId, Task]) -> None:
         self._tasks = tasks
-        self.queues: dict[str, dict[Lane, Line]] = {}
+        self.queues: dict[str, dict[Lane, ReadyLane]] = {}
         self.waiting: Counter[str] = Counter()
         """How many tasks wait in each queue."""
         self._alarms = Heap(self._alarm_is_live)
+        self._executing: set[TaskId] = set()
+        """In no order: every claim enters some, and only a look for leases that end too late asks when theirs do."""
 
     def enter(self, task: Task, lane: Lane) -> None:
         """Index a task as it now stands."""
-        status = task.status
+        status, task_id = task.status, task.spec.id
         lines = self.queues.setdefault(lane.queue, {})
         line = lines.get(lane)
         if line is None:
-            line = lines[lane] = Line(lambda head: self.is_ready(lane, head))
+            line = lines[lane] = ReadyLane(lambda head: self.is_ready(lane, head))
         line.counts[status.state] += 1
         if status.state is QUEUED:
-            line.ready.push((status.ready_at, task.id))
+            line.ready.push((status.ready_at, task_id))
         if status.state in WAITING:
             self.waiting[lane.queue] += 1
         if status.alarm is not None:
-            self._alarms.push((status.alarm, task.id))
+            self._alarms.push((status.alarm, task_id))
+        if status.state is EXECUTING:
+            self._executing.add(task_id)
 
-    def leave(self, status: Status, lane: Lane) -> bool:
+    def leave(self, task_id: TaskId, status: Status, lane: Lane) -> bool:
         """Forget how a task of this lane stood; whether it was the last of its queue.
 
         Its index entries are stale from now on.
@@ -73,6 +78,8 @@ class Lanes:
             self.waiting[lane.queue] -= 1
         if status.alarm is not None:
             self._alarms.stale()
+        if status.state is EXECUTING:
+            self._executing.discard(task_id)
         if any(line.counts.values()):
             return False
         del lines[lane]
@@ -108,6 +115,11 @@ class Lanes:
     def due(self, now: Instant, limit: int, after: Head | None) -> list[Head]:
         """The alarms that have rung, in order."""
         return self._alarms.first(limit, now, after)
+
+    def leased_beyond(self, end: Instant, limit: int) -> list[Head]:
+        """The executing tasks whose alarm is after this, latest first; looks at all that execute."""
+        heads = [(self._tasks[task_id].status.alarm or end, task_id) for task_id in self._executing]
+        return heapq.nlargest(limit, [head for head in heads if head[0] > end])
 
     def tally(self) -> Tally:
         """How many tasks are in each lane and state, and since when the first of each waits."""

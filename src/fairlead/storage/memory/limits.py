@@ -8,19 +8,19 @@ from typing import Final
 
 from fairlead.core.instant import Instant
 from fairlead.core.task import Lane
-from fairlead.storage.limiting import (
+from fairlead.storage.claim_limits import (
     QUEUE_NAME,
     Front,
-    Gate,
+    LimitGate,
     PlainFront,
     key_name,
     limits_of,
     merge_limited,
     type_name,
 )
-from fairlead.storage.memory.keyed import Keyed, KeyedFront
+from fairlead.storage.lane_merge import Head
+from fairlead.storage.memory.concurrency_keys import Keyed, KeyedFront
 from fairlead.storage.memory.lanes import Lanes
-from fairlead.storage.merge import Head
 from fairlead.storage.values import Claim, Usage, Used
 
 _FEW: Final = 32
@@ -61,14 +61,14 @@ class Limiter:
         """The tasks of these lanes that a claim gets, in order of service; their starts are counted."""
         running = Counter[tuple[str, str]]()
         for queue, limit in limits_of(claim).items():
-            self._dues.forget(queue, claim.now)
-            self._keyed.look(queue, limit.key, claim.now)
+            self._dues.forget(queue, claim.at)
+            self._keyed.look(queue, limit.key, claim.at)
             for lane, count in self._lanes.running(queue).items():
                 running[queue, lane.type] += count
         fronts: list[Front] = [
             KeyedFront(self._keyed, lane) if lane.keyed else PlainFront(lane, heads) for lane, heads in lanes
         ]
-        gate = Gate(claim, running, self._dues.get, self._keyed.running)
+        gate = LimitGate(claim, running, self._dues.get, self._keyed.running)
         taken = merge_limited(claim, fronts, gate)
         self._dues.update(gate.dues())
         return taken

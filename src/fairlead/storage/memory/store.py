@@ -9,24 +9,25 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import astuple
 
-from fairlead.core.diagnosis import MEMORY, Examination, Level, durability
+from fairlead.core.health.diagnosis import MEMORY, Examination, Level, durability
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import COMPLETED, After, Lane, State, Status, Task
+from fairlead.storage.lane_merge import Head, merge
+from fairlead.storage.memory.concurrency_keys import Keyed
 from fairlead.storage.memory.doorbell import Doorbell
-from fairlead.storage.memory.feeding import Feed
+from fairlead.storage.memory.feed import Feed
 from fairlead.storage.memory.ids import Ids
-from fairlead.storage.memory.keyed import Keyed
 from fairlead.storage.memory.lanes import IndexSize, Lanes
-from fairlead.storage.memory.limiting import Limiter
+from fairlead.storage.memory.limits import Limiter
 from fairlead.storage.memory.records import Records
-from fairlead.storage.merge import Head, merge
-from fairlead.storage.steps import claimed, counted, ends, extended, judged, pulse, released
+from fairlead.storage.quarantine import Damage, Location, Quarantine, Removal
+from fairlead.storage.steps import claimed, counted, curtailed, ends, extended, host_time, judged, pulse, released
 from fairlead.storage.values import (
     APPLIED,
     Added,
@@ -51,10 +52,20 @@ from fairlead.storage.values import (
 _NOWHERE: Final[Mapping[TaskId, State]] = {}
 
 
+async def _nothing_to_remove(_: Damage) -> Removal:
+    return Removal.GONE
+
+
+async def _nowhere(_: Damage) -> Location | None:
+    return None
+
+
 class MemoryStore:
     """Tasks in this process's memory. See `fairlead.storage.protocol` for the contract."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], Instant] = host_time) -> None:
+        """Its own clock is the host's, or another one for simulations."""
+        self._time = clock
         self._lock = threading.Lock()
         self._tasks: dict[TaskId, Task] = {}
         self._ids = Ids()
@@ -67,12 +78,17 @@ class MemoryStore:
         self._records = Records()
         self._feed = Feed()
         self._doorbell = Doorbell()
+        self.quarantine = Quarantine(self, _nothing_to_remove, _nowhere)
+        """Nothing ever comes into it: tasks in memory are values, with no bytes that could be damaged."""
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         return self._add_all(tasks, now, bounds, _NOWHERE)
 
     async def claim(self, claim: Claim) -> list[Task]:
         with self._lock:
+            claim = claim.dated(self._time())
             lanes = self._lanes.ready(claim)
             if claim.limited or any(lane.keyed for lane, _ in lanes):
                 heads = self._limiter.choose(claim, lanes)
@@ -83,9 +99,20 @@ class MemoryStore:
             self._keyed.claimed()
             return tasks
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
         with self._lock:
-            return [self._extend(beat, until, grace) for beat in beats]
+            at = self._time() if now is None else now
+            return [self._extend(beat, lease, grace, at) for beat in beats]
+
+    async def curtail(self, *, lease: Span, limit: int, now: Instant | None = None) -> int:
+        with self._lock:
+            end = (self._time() if now is None else now) + lease
+            late = [self._tasks[task_id] for _, task_id in self._lanes.leased_beyond(end, limit)]
+            for task in late:
+                self._set(task, curtailed(task.status, end))
+            return len(late)
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         with self._lock:
@@ -97,9 +124,10 @@ class MemoryStore:
         with self._lock:
             return [self._tasks.get(task_id) for task_id in ids]
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
         with self._lock:
-            return [self._tasks[task_id] for _, task_id in self._lanes.due(now, limit, after)]
+            at = self._time() if now is None else now
+            return [self._tasks[task_id] for _, task_id in self._lanes.due(at, limit, after)]
 
     async def find(
         self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
@@ -179,23 +207,36 @@ class MemoryStore:
             return self._lanes.index_size()
 
     def _add_all(
-        self, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]
+        self,
+        tasks: Sequence[Task],
+        now: Instant | None,
+        bounds: Mapping[str, int],
+        elsewhere: Mapping[TaskId, State],
     ) -> list[Receipt]:
         """Add tasks; `elsewhere` is how those stand that they may wait for and that are not in this store."""
         with self._lock:
-            receipts = [self._add(task, now, bounds, elsewhere) for task in tasks]
+            at = self._time() if now is None else now
+            receipts = [self._add(task, at, bounds, elsewhere) for task in tasks]
             self._doorbell.ring(tasks)
         return receipts
+
+    async def holder(self, queue: str, key: str, *, now: Instant | None = None) -> TaskId | None:
+        with self._lock:
+            return self._holder((queue, key), self._time() if now is None else now)
+
+    def _holder(self, key: tuple[str, str], now: Instant) -> TaskId | None:
+        known = self._keys.get(key)
+        task = None if known is None else self._tasks.get(known)
+        until = None if task is None else task.spec.key_until
+        return known if until is not None and until > now else None
 
     def _add(self, task: Task, now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]) -> Receipt:
         spec = task.spec
         if spec.id in self._tasks:
             return Known()
         key = (spec.queue, spec.idempotency_key) if spec.idempotency_key is not None else None
-        if key is not None and (holder := self._tasks.get(self._keys.get(key, spec.id))):
-            until = holder.spec.key_until
-            if until is not None and until > now:
-                return KeyHeld(holder.id)
+        if key is not None and (holder := self._holder(key, now)) is not None:
+            return KeyHeld(holder)
         named = None
         if spec.after is not None and task.status.waits:
             found = self._states(spec.after, elsewhere)
@@ -230,9 +271,9 @@ class MemoryStore:
             states[named] = state
         return states
 
-    def _extend(self, beat: Beat, until: Instant, grace: Span) -> Pulse:
+    def _extend(self, beat: Beat, lease: Span, grace: Span, now: Instant) -> Pulse:
         task = self._tasks.get(beat.id)
-        after = None if task is None else extended(task.status, beat, until, grace)
+        after = None if task is None else extended(task.status, beat, lease, grace, now)
         if task is not None and after is not None:
             self._set(task, after)
         return pulse(after)
@@ -261,10 +302,10 @@ class MemoryStore:
         ]
 
     def _set(self, task: Task, status: Status) -> Task:
-        changed = Task(task.spec, status)
-        self._tasks[task.id] = changed
+        changed, task_id = Task(task.spec, status), task.spec.id
+        self._tasks[task_id] = changed
         lane = task.lane
-        self._leave(task.status, lane)
+        self._leave(task_id, task.status, lane)
         self._lanes.enter(changed, lane if status.priority == task.status.priority else changed.lane)
         if task.spec.concurrency_key is not None:
             self._keyed.move(task, changed)
@@ -273,13 +314,13 @@ class MemoryStore:
     def _remove(self, task: Task) -> None:
         spec = task.spec
         del self._tasks[spec.id]
-        self._leave(task.status, task.lane)
+        self._leave(spec.id, task.status, task.lane)
         if spec.concurrency_key is not None:
             self._keyed.move(task, None)
         if spec.idempotency_key is not None and self._keys.get((spec.queue, spec.idempotency_key)) == spec.id:
             del self._keys[spec.queue, spec.idempotency_key]
         self._ids.compact(self._tasks)
 
-    def _leave(self, status: Status, lane: Lane) -> None:
-        if self._lanes.leave(status, lane):
+    def _leave(self, task_id: TaskId, status: Status, lane: Lane) -> None:
+        if self._lanes.leave(task_id, status, lane):
             self._doorbell.forget(lane.queue)

@@ -13,9 +13,9 @@ from fairlead.core.errors import StoreUnavailable
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
-from fairlead.storage.postgres import arrays
-from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.arrays import Packed
+from fairlead.storage.postgres import binary_arrays
+from fairlead.storage.postgres.batches import rounds
+from fairlead.storage.postgres.binary_arrays import Packed
 from fairlead.storage.postgres.columns import (
     ADD_PACKERS,
     KEY_COLUMNS,
@@ -26,12 +26,12 @@ from fairlead.storage.postgres.columns import (
     plain_columns,
     route_columns,
 )
-from fairlead.storage.postgres.connections import Connections
-from fairlead.storage.postgres.failures import Contradicted
-from fairlead.storage.postgres.rounds import rounds
+from fairlead.storage.postgres.connection.pool import Connections
+from fairlead.storage.postgres.connection.session import Session
+from fairlead.storage.postgres.errors import Contradicted
 from fairlead.storage.postgres.rows import STATES, task_id_of
-from fairlead.storage.postgres.sessions import Session
 from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.postgres.url import Address
 from fairlead.storage.steps import counted
 from fairlead.storage.values import Added, Full, KeyHeld, Known, Missing, Receipt
 
@@ -52,7 +52,7 @@ class Adder:
         self._made: set[str] = set()
         """Routes that were there when last used. One that is gone after all is made again."""
 
-    async def add(self, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(self, tasks: Sequence[Task], now: Instant | None, bounds: Mapping[str, int]) -> list[Receipt]:
         """The receipts, in order."""
         if not _need_care(tasks, bounds) and await self._add_new(tasks):
             return [_ADDED] * len(tasks)
@@ -86,11 +86,11 @@ class Adder:
         """Whether the tasks were stored, as almost all are; if not, none was, and the long way finds out why."""
         columns: tuple[Any, ...]
         if len(tasks) == 1 and is_plain(tasks[0]):
-            statement, columns = self._statements["add_one"], plain_columns(tasks[0], self._names)
+            statement, columns = self._statements["add.one"], plain_columns(tasks[0], self._names)
             names = [columns[0]]
         else:
             names, packed = self._columns(sorted(tasks, key=_by_id), keyed=False)
-            statement, columns = self._statements["add_new"], (arrays.texts(names), *packed)
+            statement, columns = self._statements["add.new"], (binary_arrays.texts(names), *packed)
         await self._make_routes(self._connections, names)
         try:
             await self._connections.fetch(statement, (self._address.channel, *columns))
@@ -98,7 +98,7 @@ class Adder:
             return False
         return True
 
-    async def _add(self, session: Session, tasks: Sequence[Task], now: Instant) -> list[Receipt]:
+    async def _add(self, session: Session, tasks: Sequence[Task], now: Instant | None) -> list[Receipt]:
         """Add tasks that share no id and no key."""
         answers: dict[TaskId, Receipt] = {}
         left = sorted(tasks, key=_by_id)
@@ -116,27 +116,27 @@ class Adder:
             raise StoreUnavailable(f"{self._address.shown}: keys changed hands {_TRIES} times meanwhile; try again")
         return [answers.get(task.id, _ADDED) for task in tasks]
 
-    async def _store(self, session: Session, tasks: Sequence[Task], now: Instant) -> set[TaskId]:
+    async def _store(self, session: Session, tasks: Sequence[Task], now: Instant | None) -> set[TaskId]:
         """Store what can be stored; the ids of the others."""
         names, columns = self._columns(tasks, keyed=True)
         await self._make_routes(session, names)
-        parameters = (now, self._address.channel, arrays.texts(names), *columns)
-        rows = await session.fetch(self._statements["add"], parameters)
+        parameters = (now, self._address.channel, binary_arrays.texts(names), *columns)
+        rows = await session.fetch(self._statements["add.tasks"], parameters)
         _, routed, refused, _ = rows[0]
         if routed < len(tasks):
             self._made.clear()
         return {task_id_of(text) for text in refused or ()}
 
-    async def _reasons(self, session: Session, tasks: Sequence[Task], now: Instant) -> list[Receipt | None]:
+    async def _reasons(self, session: Session, tasks: Sequence[Task], now: Instant | None) -> list[Receipt | None]:
         """Why each task cannot be stored; None if it could be now."""
         specs = [task.spec for task in tasks]
         rows = await session.fetch(
-            self._statements["standing"],
+            self._statements["add.standing"],
             (
                 now,
-                arrays.uuids([spec.id for spec in specs]),
-                arrays.texts([spec.queue for spec in specs]),
-                arrays.byteas([key_of(spec) for spec in specs]),
+                binary_arrays.uuids([spec.id for spec in specs]),
+                binary_arrays.texts([spec.queue for spec in specs]),
+                binary_arrays.byteas([key_of(spec) for spec in specs]),
             ),
         )
         return [_KNOWN if known else KeyHeld(task_id_of(holder)) if holder else None for known, holder in rows]
@@ -145,14 +145,14 @@ class Adder:
         self,
         session: Session,
         tasks: Sequence[Task],
-        now: Instant,
+        now: Instant | None,
         bounds: Mapping[str, int],
         bounded: Sequence[str],
     ) -> list[Receipt]:
         """Add tasks of which some are for queues with a bound, one call at a time for each such queue."""
-        queues = arrays.texts(bounded)
-        await session.fetch(self._statements["lock"], (self._address.schema, queues))
-        rows = await session.fetch(self._statements["depth"], (queues,))
+        queues = binary_arrays.texts(bounded)
+        await session.fetch(self._statements["add.lock"], (self._address.schema, queues))
+        rows = await session.fetch(self._statements["add.depth"], (queues,))
         depths = dict.fromkeys(bounded, 0) | {str(queue): int(depth) for queue, depth in rows}
         answers: dict[TaskId, Receipt] = {}
         admitted: list[Task] = []
@@ -175,14 +175,14 @@ class Adder:
         self,
         session: Session,
         tasks: Sequence[Task],
-        now: Instant,
+        now: Instant | None,
         bounds: Mapping[str, int],
         bounded: Sequence[str],
     ) -> list[Receipt]:
         """Add tasks of which some wait for others, which are kept from ending meanwhile."""
         named = {task.id: _named(task) for task in tasks}
         ids = sorted({parent for parents in named.values() for parent in parents})
-        rows = await session.fetch(self._statements["named"], (arrays.uuids(ids),))
+        rows = await session.fetch(self._statements["add.named"], (binary_arrays.uuids(ids),))
         states = {task_id_of(text): STATES[state] for text, state in rows}
         missing = {
             task_id: Missing(next(parent for parent in parents if parent not in states))
@@ -217,7 +217,9 @@ class Adder:
         ]
         if links:
             parents, dependents = zip(*links, strict=True)
-            await session.fetch(self._statements["await"], (arrays.uuids(parents), arrays.uuids(dependents)))
+            await session.fetch(
+                self._statements["add.await"], (binary_arrays.uuids(parents), binary_arrays.uuids(dependents))
+            )
         return [answers[task.id] for task in tasks]
 
     async def _make_routes(self, session: Session, names: Sequence[str]) -> None:
@@ -226,13 +228,13 @@ class Adder:
             return
         queues, types, requires, keyed = route_columns(missing)
         await session.fetch(
-            self._statements["routes"],
+            self._statements["add.routes"],
             (
-                arrays.texts(missing),
-                arrays.texts(queues),
-                arrays.texts(types),
-                arrays.texts(requires),
-                arrays.booleans(keyed),
+                binary_arrays.texts(missing),
+                binary_arrays.texts(queues),
+                binary_arrays.texts(types),
+                binary_arrays.texts(requires),
+                binary_arrays.booleans(keyed),
             ),
         )
         self._made.update(missing)
@@ -245,7 +247,7 @@ class Adder:
 
 
 def named_columns(tasks: Sequence[Task], known: RouteNames) -> tuple[list[str], list[list[Any]]]:
-    """The names of the tasks' routes, and the columns of add.sql from $4 on."""
+    """The names of the tasks' routes, and the columns of add.tasks from $4 on."""
     names, places = known.among(task.spec for task in tasks)
     return names, columns_of(tasks, places)
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from fairlead.core.identity import TaskId
 from fairlead.core.task import State
-from fairlead.storage.postgres import arrays
-from fairlead.storage.postgres.address import Address
+from fairlead.storage.postgres import binary_arrays
+from fairlead.storage.postgres.batches import rounds
 from fairlead.storage.postgres.columns import lease_columns, status_columns
-from fairlead.storage.postgres.connections import Connections
-from fairlead.storage.postgres.rounds import rounds
-from fairlead.storage.postgres.rows import task_id_of
-from fairlead.storage.postgres.sessions import Session
+from fairlead.storage.postgres.connection.pool import Connections
+from fairlead.storage.postgres.connection.session import Session
+from fairlead.storage.postgres.rows import ENDED, packed_parts, task_id_of
 from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.postgres.url import Address
+from fairlead.storage.quarantine import Damage, Removal
 from fairlead.storage.values import APPLIED, RELEASED, Change, Held, Seen, Verdict
 
 _AWAITED: Final = RELEASED
@@ -40,6 +42,23 @@ class Changer:
                 verdicts[place] = found.get(changes[place].id, Verdict.APPLIED)
         return verdicts
 
+    async def set_aside(self, damage: Damage) -> Removal:
+        """Remove what is no task, if it is still what was read, and tell those who wait for it."""
+
+        async def work(session: Session) -> Removal:
+            ids = binary_arrays.uuids([damage.id])
+            await session.fetch(self._statements["change.hold"], (ids,))
+            ((state, is_there),) = await session.fetch(
+                self._statements["change.set_aside"], (UUID(damage.id), *packed_parts(damage))
+            )
+            if state is None:
+                return Removal.CHANGED if is_there else Removal.GONE
+            if state not in ENDED:
+                await session.fetch(self._statements["change.release"], (ids, binary_arrays.booleans([False])))
+            return Removal.REMOVED
+
+        return await self._connections.transaction(work)
+
     async def _apply(self, changes: list[Change]) -> dict[TaskId, Verdict]:
         """The verdicts on changes to different tasks, in order of id, but for those that were settled at once."""
         verdicts = await self._apply_plain(changes)
@@ -54,13 +73,13 @@ class Changer:
 
     async def _end(self, session: Session, changes: Sequence[Change]) -> dict[TaskId, Verdict]:
         """The verdicts on changes that end tasks which others wait for."""
-        await session.fetch(self._statements["hold"], (arrays.uuids([change.id for change in changes]),))
+        await session.fetch(self._statements["change.hold"], (binary_arrays.uuids([change.id for change in changes]),))
         verdicts = await self._change(session, changes, counting=True)
         ended = [change for change in changes if verdicts[change.id] is _AWAITED]
         completed = [change.status is not None and change.status.state is State.COMPLETED for change in ended]
         rows = await session.fetch(
-            self._statements["release"],
-            (arrays.uuids([change.id for change in ended]), arrays.booleans(completed)),
+            self._statements["change.release"],
+            (binary_arrays.uuids([change.id for change in ended]), binary_arrays.booleans(completed)),
         )
         last = {task_id_of(text) for (text,) in rows}
         return verdicts | {change.id: RELEASED if change.id in last else APPLIED for change in ended}
@@ -77,11 +96,11 @@ class Changer:
         """Settle what can be settled; its ids."""
         guards = [change.guard for change in changes]
         rows = await self._connections.fetch(
-            self._statements["settle"],
+            self._statements["change.settle"],
             (
-                arrays.uuids([change.id for change in changes]),
-                arrays.int8s([guard.version for guard in guards]),
-                arrays.texts([guard.token if isinstance(guard, Held) else None for guard in guards]),
+                binary_arrays.uuids([change.id for change in changes]),
+                binary_arrays.int8s([guard.version for guard in guards]),
+                binary_arrays.texts([guard.token if isinstance(guard, Held) else None for guard in guards]),
                 *status_columns([change.status for change in changes]),
             ),
         )
@@ -94,14 +113,14 @@ class Changer:
         guards = [change.guard for change in changes]
         statuses = [change.status for change in changes]
         rows = await session.fetch(
-            self._statements["change"],
+            self._statements["change.apply"],
             (
                 self._address.channel,
-                arrays.uuids([change.id for change in changes]),
-                arrays.int8s([guard.version for guard in guards]),
-                arrays.texts([guard.token if isinstance(guard, Held) else None for guard in guards]),
-                arrays.int8s([guard.beats if isinstance(guard, Seen) else None for guard in guards]),
-                arrays.booleans([status is None for status in statuses]),
+                binary_arrays.uuids([change.id for change in changes]),
+                binary_arrays.int8s([guard.version for guard in guards]),
+                binary_arrays.texts([guard.token if isinstance(guard, Held) else None for guard in guards]),
+                binary_arrays.int8s([guard.beats if isinstance(guard, Seen) else None for guard in guards]),
+                binary_arrays.booleans([status is None for status in statuses]),
                 *status_columns(statuses),
                 *lease_columns(statuses),
                 counting,
@@ -112,7 +131,7 @@ class Changer:
 
 
 def _is_settle(change: Change) -> bool:
-    """Whether settle.sql can apply the change."""
+    """Whether change.settle can apply the change."""
     status = change.status
     if status is None or not isinstance(change.guard, Held):
         return False

@@ -12,19 +12,21 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.order import Line, ServiceKey, Table, service_key
+from fairlead.core.queues.order import Line, ServiceKey, Table, service_key
 from fairlead.core.task import Lane, Priority, Task
-from fairlead.storage.merge import merge
-from fairlead.storage.postgres import arrays
-from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.arrays import Packed
-from fairlead.storage.postgres.connections import Connections
-from fairlead.storage.postgres.limiting import LimitedClaim
-from fairlead.storage.postgres.rows import claimed_tasks, task_id_of
-from fairlead.storage.postgres.sessions import Row, Session
+from fairlead.storage.lane_merge import merge
+from fairlead.storage.postgres import binary_arrays
+from fairlead.storage.postgres.binary_arrays import Packed
+from fairlead.storage.postgres.claim_limited import LimitedClaim
+from fairlead.storage.postgres.connection.pool import Connections
+from fairlead.storage.postgres.connection.session import Row, Session
+from fairlead.storage.postgres.rows import claimed_tasks, task_id_of, tasks_in
 from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.postgres.url import Address
+from fairlead.storage.quarantine import Quarantine
 from fairlead.storage.values import Claim, QueueOrder
 
 _SPARE: Final = 8
@@ -39,10 +41,13 @@ _KEYED: Final = -1
 class Claimer:
     """Claims tasks."""
 
-    def __init__(self, connections: Connections, statements: Statements, address: Address) -> None:
+    def __init__(
+        self, connections: Connections, statements: Statements, address: Address, quarantine: Quarantine
+    ) -> None:
         self._connections = connections
         self._statements = statements
         self._address = address
+        self._quarantine = quarantine
         self._spare = _SPARE
         """Candidates beyond the limit that the next claim looks at."""
         self._keyed: set[str] = set()
@@ -52,24 +57,45 @@ class Claimer:
 
     async def claim(self, claim: Claim) -> list[Task]:
         """The tasks taken, best first; fewer than the limit only if others were taking the rest meanwhile."""
-        single = all(len(order.tables) == 1 for order in claim.queues)
-        reach = first_reach = _reach(claim.limit + self._spare)
-        if claim.limited or any(order.queue in self._keyed for order in claim.queues):
-            return await self._limited(claim, reach)
         tasks: list[Task] = []
+        spoilt: list[Exception] = []
+        try:
+            await self._take(claim, tasks, spoilt)
+            while spoilt:
+                await self._clear(claim)
+                spoilt.clear()
+                if len(tasks) < claim.limit:
+                    await self._take(claim, tasks, spoilt)
+        except StoreError:
+            # What was taken goes to the caller, or nobody would run it. Whoever looks next meets the same trouble.
+            if not tasks:
+                raise
+        return tasks
+
+    async def _clear(self, claim: Claim) -> None:
+        """Set aside what the claim took that is no task."""
+        _, met = tasks_in(await self._connections.fetch(self._statements["claim.held"], (claim.token,)))
+        await self._quarantine.clear(met)
+
+    async def _take(self, claim: Claim, tasks: list[Task], spoilt: list[Exception]) -> None:
+        """Take the best ready tasks, beside those that were taken; why some of them cannot be read, in `spoilt`."""
+        single = all(len(order.tables) == 1 for order in claim.queues)
+        reach = first_reach = _reach(claim.limit - len(tasks) + self._spare)
         for _ in range(_TRIES):
             left = replace(claim, limit=claim.limit - len(tasks)) if tasks else claim
-            taken, candidates = await (self._sorted(left, reach) if single else self._drawn(left, reach))
+            if claim.limited or any(order.queue in self._keyed for order in claim.queues):
+                tasks += await self._limited(left, reach, spoilt)
+                return
+            taken, candidates = await (self._sorted if single else self._drawn)(left, reach, spoilt)
             if candidates < 0:
                 self._keyed.update(order.queue for order in claim.queues)
-                return await self._limited(claim, reach)
+                continue
             tasks += taken
             if len(tasks) == claim.limit or (candidates < reach and (tasks or not candidates)):
                 break
             # Others were taking the candidates: look further.
             reach = min(reach * 4, _WIDEST)
         self._learn(claim.limit, alone=reach == first_reach)
-        return tasks
 
     def _learn(self, limit: int, *, alone: bool) -> None:
         """Have the next claim look far enough at once: further if others were met, a little less far if not."""
@@ -78,30 +104,30 @@ class Claimer:
         else:
             self._spare = min(max(self._spare * 2, limit), _MOST_SPARE)
 
-    async def _limited(self, claim: Claim, reach: int) -> list[Task]:
+    async def _limited(self, claim: Claim, reach: int, spoilt: list[Exception]) -> list[Task]:
         async def work(session: Session) -> list[Task]:
-            return await LimitedClaim(session, self._statements, self._address, claim).run(reach)
+            return await LimitedClaim(session, self._statements, self._address, claim, spoilt).run(reach)
 
         return await self._connections.transaction(work)
 
-    async def _sorted(self, claim: Claim, reach: int) -> tuple[list[Task], int]:
+    async def _sorted(self, claim: Claim, reach: int, spoilt: list[Exception]) -> tuple[list[Task], int]:
         rows = await self._connections.fetch(
-            self._statements.reaching("claim", reach),
+            self._statements.reaching("claim.best", reach),
             (
                 *_lease(claim),
                 claim.limit,
-                arrays.texts(sorted(claim.capabilities)),
+                binary_arrays.texts(sorted(claim.capabilities)),
                 _types(claim),
-                arrays.texts(sorted(claim.excluded_types)),
+                binary_arrays.texts(sorted(claim.excluded_types)),
                 *self._packed_lines(claim),
             ),
         )
         candidates = int(rows[0][0])
         if rows[0][1] is None:
             return [], candidates
-        tasks = claimed_tasks(rows, claim)
+        tasks = claimed_tasks(rows, claim, spoilt)
         tables = {order.queue: order.tables[0] for order in claim.queues}
-        tasks.sort(key=lambda task: _service_key(tables[task.spec.queue], task, claim.now))
+        tasks.sort(key=lambda task: _service_key(tables[task.spec.queue], task, task.status.started_at or 0))
         return tasks, candidates
 
     def _packed_lines(self, claim: Claim) -> tuple[Packed, ...]:
@@ -109,14 +135,14 @@ class Claimer:
             self._lines = claim.queues, _lines(claim)
         return self._lines[1]
 
-    async def _drawn(self, claim: Claim, reach: int) -> tuple[list[Task], int]:
+    async def _drawn(self, claim: Claim, reach: int, spoilt: list[Exception]) -> tuple[list[Task], int]:
         heads = await self._connections.fetch(
-            self._statements.reaching("heads", reach),
+            self._statements.reaching("claim.heads", reach),
             (
-                arrays.texts([order.queue for order in claim.queues]),
-                arrays.texts(sorted(claim.capabilities)),
+                binary_arrays.texts([order.queue for order in claim.queues]),
+                binary_arrays.texts(sorted(claim.capabilities)),
                 _types(claim),
-                arrays.texts(sorted(claim.excluded_types)),
+                binary_arrays.texts(sorted(claim.excluded_types)),
                 False,
             ),
         )
@@ -125,22 +151,24 @@ class Claimer:
         if any(keyed for *_, keyed, _, _ in heads):
             return [], _KEYED
         rows = await self._connections.fetch(
-            self._statements["take"], (*_lease(claim), claim.limit, arrays.uuids(_in_order(claim, heads, reach)))
+            self._statements["claim.take"],
+            (*_lease(claim), claim.limit, binary_arrays.uuids(_in_order(claim, heads, reach))),
         )
-        return claimed_tasks(rows, claim), len(heads)
+        return claimed_tasks(rows, claim, spoilt), len(heads)
 
 
 def _in_order(claim: Claim, heads: Sequence[Row], reach: int) -> list[TaskId]:
     """The ids to take, best first, with some to spare."""
+    now = heads[0][0]
     lanes = [
         # Only queue and priority matter to the order; the route stands for the rest of the lane.
         (
             Lane(queue, str(route), (), Priority(priority)),
             iter([(ready_at, task_id_of(text)) for *_, ready_at, text in group]),
         )
-        for (queue, route, priority), group in groupby(heads, key=lambda row: row[:3])
+        for (queue, route, priority), group in groupby(heads, key=lambda row: row[1:4])
     ]
-    return [task_id for _, task_id in merge(replace(claim, limit=reach), lanes)]
+    return [task_id for _, task_id in merge(replace(claim, limit=reach).dated(now), lanes)]
 
 
 def _service_key(table: Table, task: Task, now: Instant) -> ServiceKey:
@@ -153,11 +181,11 @@ def _reach(wanted: int) -> int:
 
 
 def _lease(claim: Claim) -> tuple[Any, ...]:
-    return claim.now, claim.until, claim.grace, claim.token, claim.worker
+    return claim.now, claim.lease, claim.grace, claim.token, claim.worker
 
 
 def _types(claim: Claim) -> Packed | None:
-    return None if claim.types is None else arrays.texts(sorted(claim.types))
+    return None if claim.types is None else binary_arrays.texts(sorted(claim.types))
 
 
 def _lines(claim: Claim) -> tuple[Packed, ...]:
@@ -168,11 +196,11 @@ def _lines(claim: Claim) -> tuple[Packed, ...]:
         for priority, line in zip(Priority, order.tables[0], strict=True)
     ]
     return (
-        arrays.texts([queue for queue, _, _ in lines]),
-        arrays.int2s([priority for _, priority, _ in lines]),
-        arrays.int8s([line.head_start for _, _, line in lines]),
-        arrays.texts([_listed([step.after for step in line.steps]) for _, _, line in lines]),
-        arrays.texts([_listed(_ranks(line)) for _, _, line in lines]),
+        binary_arrays.texts([queue for queue, _, _ in lines]),
+        binary_arrays.int2s([priority for _, priority, _ in lines]),
+        binary_arrays.int8s([line.head_start for _, _, line in lines]),
+        binary_arrays.texts([_listed([step.after for step in line.steps]) for _, _, line in lines]),
+        binary_arrays.texts([_listed(_ranks(line)) for _, _, line in lines]),
     )
 
 

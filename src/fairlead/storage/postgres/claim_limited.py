@@ -16,15 +16,24 @@ from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.limits import Limits
+from fairlead.core.queues.limits import NEVER, Limits
 from fairlead.core.task import Lane, Priority, Task
-from fairlead.storage.limiting import QUEUE_NAME, Front, Gate, PlainFront, key_name, limits_of, merge_limited, type_name
-from fairlead.storage.merge import Head
-from fairlead.storage.postgres import arrays
-from fairlead.storage.postgres.address import Address
+from fairlead.storage.claim_limits import (
+    QUEUE_NAME,
+    Front,
+    LimitGate,
+    PlainFront,
+    key_name,
+    limits_of,
+    merge_limited,
+    type_name,
+)
+from fairlead.storage.lane_merge import Head
+from fairlead.storage.postgres import binary_arrays
+from fairlead.storage.postgres.connection.session import Row, Session
 from fairlead.storage.postgres.rows import claimed_tasks, task_id_of
-from fairlead.storage.postgres.sessions import Row, Session
 from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.postgres.url import Address
 from fairlead.storage.values import Claim, Usage, Used
 
 _TRIES: Final = 8
@@ -45,21 +54,30 @@ class _Closed(Struct, frozen=True):
 class LimitedClaim:
     """One claim under limits, within its transaction."""
 
-    def __init__(self, session: Session, statements: Statements, address: Address, claim: Claim) -> None:
+    def __init__(
+        self, session: Session, statements: Statements, address: Address, claim: Claim, spoilt: list[Exception]
+    ) -> None:
         self._session = session
         self._statements = statements
         self._schema = address.schema
         self._claim = claim
+        self._spoilt = spoilt
+        """Why tasks that were taken cannot be read."""
         self._limits = limits_of(claim)
-        self._queues = arrays.texts(sorted(self._limits))
+        self._queues = binary_arrays.texts(sorted(self._limits))
 
     async def run(self, reach: int) -> list[Task]:
         """The tasks taken, best first."""
-        await self._fetch("read_committed")
-        await self._fetch("lock_claims", self._schema, self._queues)
+        await self._fetch("limits.read_committed")
+        await self._fetch("limits.lock", self._schema, self._queues)
+        if self._claim.now is None:
+            # Only now: it may have waited for its turn.
+            ((now,),) = await self._fetch("read.time")
+            self._claim = self._claim.dated(now)
         names = sorted(self._limits)
         unders = [_text(self._limits[name]) for name in names]
-        await self._fetch("wake", self._queues, arrays.texts(unders), self._claim.now)
+        horizons = binary_arrays.int8s([self._limits[name].key.horizon(self._claim.at) for name in names])
+        await self._fetch("limits.wake", self._queues, binary_arrays.texts(unders), self._claim.now, horizons, NEVER)
         tasks: list[Task] = []
         for _ in range(_TRIES):
             left = replace(self._claim, limit=self._claim.limit - len(tasks), queues=_turned(self._claim, len(tasks)))
@@ -87,29 +105,29 @@ class LimitedClaim:
         return taken, deep and bool(chosen or any(front.closed for front in fronts))
 
     async def _heads(self, reach: int) -> list[Row]:
-        return await self._session.fetch(self._statements.reaching("heads", reach), (*self._wish(), True))
+        return await self._session.fetch(self._statements.reaching("claim.heads", reach), (*self._wish(), True))
 
     async def _keyed(self, claim: Claim, reach: int) -> list[Row]:
         most = [limits.key.running or claim.limit for limits in self._limits.values()]
         depth = min(max(most), claim.limit)
-        return await self._session.fetch(self._statements.reaching("fronts", reach), (*self._wish(), depth))
+        return await self._session.fetch(self._statements.reaching("limits.fronts", reach), (*self._wish(), depth))
 
     def _wish(self) -> tuple[Any, ...]:
         claim = self._claim
-        types = None if claim.types is None else arrays.texts(sorted(claim.types))
-        excluded = arrays.texts(sorted(claim.excluded_types))
-        return self._queues, arrays.texts(sorted(claim.capabilities)), types, excluded
+        types = None if claim.types is None else binary_arrays.texts(sorted(claim.types))
+        excluded = binary_arrays.texts(sorted(claim.excluded_types))
+        return self._queues, binary_arrays.texts(sorted(claim.capabilities)), types, excluded
 
-    async def _gate(self, claim: Claim, lanes: Iterable[Lane], keyed: Sequence[Row]) -> Gate:
+    async def _gate(self, claim: Claim, lanes: Iterable[Lane], keyed: Sequence[Row]) -> LimitGate:
         """What the limits leave room for, as far as these lanes and keys need it."""
         types = {(lane.queue, lane.type) for lane in lanes}
         keys = sorted({(row[0], bytes(row[4])) for row in keyed})
-        packed = arrays.byteas([key for _, key in keys])
+        packed = binary_arrays.byteas([key for _, key in keys])
         running: dict[tuple[str, str], int] = {}
         if any(_counts(limits) for limits in self._limits.values()):
-            rows = await self._fetch("running", self._queues)
+            rows = await self._fetch("limits.running", self._queues)
             running = {(queue, task_type): count for queue, task_type, count in rows}
-        rows = await self._fetch("running_keys", self._queues, packed) if keys else []
+        rows = await self._fetch("limits.running_keys", self._queues, packed) if keys else []
         of_keys = {(queue, key.decode()): count for queue, key, count in rows}
         dues: dict[tuple[str, str], Instant] = {}
         if any(limits.paced for limits in self._limits.values()):
@@ -118,18 +136,20 @@ class LimitedClaim:
                 *(type_name(of_type) for _, of_type in types),
                 *(key_name(k.decode()) for _, k in keys),
             }
-            rows = await self._fetch("dues", self._queues, arrays.byteas([name.encode() for name in sorted(names)]))
+            rows = await self._fetch(
+                "limits.dues", self._queues, binary_arrays.byteas([name.encode() for name in sorted(names)])
+            )
             dues = {(queue, name.decode()): due for queue, name, due in rows}
-        return Gate(
+        return LimitGate(
             claim, running, lambda queue, name: dues.get((queue, name)), lambda queue, key: of_keys.get((queue, key), 0)
         )
 
     async def _take(self, claim: Claim, chosen: Sequence[TaskId]) -> list[Task]:
         if not chosen:
             return []
-        lease = (claim.now, claim.until, claim.grace, claim.token, claim.worker)
-        rows = await self._fetch("take", *lease, claim.limit, arrays.uuids(chosen))
-        return claimed_tasks(rows, claim)
+        lease = (claim.now, claim.lease, claim.grace, claim.token, claim.worker)
+        rows = await self._fetch("claim.take", *lease, claim.limit, binary_arrays.uuids(chosen))
+        return claimed_tasks(rows, claim, self._spoilt)
 
     async def _arrange(self, fronts: Sequence[_KeyedFront], taken: set[TaskId]) -> None:
         """Let the next of each key come to the front, and full keys go from there."""
@@ -137,24 +157,24 @@ class LimitedClaim:
         closed = {entry.place: entry for front in fronts for entry in front.closed}
         if not moved and not closed:
             return
-        await self._fetch("front_leave", *_places(moved | closed.keys()))
+        await self._fetch("limits.front_leave", *_places(moved | closed.keys()))
         if stay := moved - closed.keys():
-            await self._fetch("front_come", *_places(stay))
+            await self._fetch("limits.front_come", *_places(stay))
         if closed:
             by_key = {(entry.queue, entry.place[2]): entry.until for entry in closed.values()}
             await self._fetch(
-                "look_later",
+                "limits.look_later",
                 *_keys(by_key),
-                arrays.int8s(list(by_key.values())),
-                arrays.texts([_text(self._limits[queue]) for queue, _ in by_key]),
+                binary_arrays.int8s(list(by_key.values())),
+                binary_arrays.texts([_text(self._limits[queue]) for queue, _ in by_key]),
             )
         # A task that someone else is changing was not taken: its place is free, and a key may have been closed for it.
         missed = {key for front in fronts for task_id, key in front.chosen if task_id not in taken}
         if missed:
-            await self._fetch("nudge", *_keys(missed))
+            await self._fetch("limits.nudge", *_keys(missed))
 
     async def _keep(self, dues: Mapping[tuple[str, str], Instant]) -> None:
-        await self._fetch("due_set", self._claim.now, *_keys(dues), arrays.int8s(list(dues.values())))
+        await self._fetch("limits.due_set", self._claim.now, *_keys(dues), binary_arrays.int8s(list(dues.values())))
 
     async def _fetch(self, name: str, *parameters: Any) -> list[Row]:
         return await self._session.fetch(self._statements[name], parameters)
@@ -162,11 +182,13 @@ class LimitedClaim:
 
 async def usage(session: Session, statements: Statements, queue: str, task_type: str, key: str | None) -> Usage:
     """What is used of the limits of a queue, of a type and of a concurrency key in it."""
-    queues, keys = arrays.texts([queue]), arrays.byteas([] if key is None else [key.encode()])
-    running = {of_type: count for _, of_type, count in await session.fetch(statements["running"], (queues,))}
-    of_key = [int(count) for _, _, count in await session.fetch(statements["running_keys"], (queues, keys))]
+    queues, keys = binary_arrays.texts([queue]), binary_arrays.byteas([] if key is None else [key.encode()])
+    running = {of_type: count for _, of_type, count in await session.fetch(statements["limits.running"], (queues,))}
+    of_key = [int(count) for _, _, count in await session.fetch(statements["limits.running_keys"], (queues, keys))]
     names = [QUEUE_NAME, type_name(task_type), key_name(key or "")]
-    rows = await session.fetch(statements["dues"], (queues, arrays.byteas([name.encode() for name in names])))
+    rows = await session.fetch(
+        statements["limits.dues"], (queues, binary_arrays.byteas([name.encode() for name in names]))
+    )
     dues = {name.decode(): due for _, name, due in rows}
     return Usage(
         queue=Used(sum(running.values()), dues.get(names[0])),
@@ -228,7 +250,7 @@ def _plain_fronts(rows: Sequence[Row]) -> list[PlainFront]:
     return [
         # The route stands for the capabilities; type and queue are what limits are about.
         PlainFront(Lane(queue, task_type, (str(route),), Priority(priority)), heads(list(group)))
-        for (queue, route, priority, task_type), group in groupby(rows, key=lambda row: row[:4])
+        for (queue, route, priority, task_type), group in groupby(rows, key=lambda row: row[1:5])
     ]
 
 
@@ -254,16 +276,16 @@ def _counts(limits: Limits) -> bool:
 def _places(places: Iterable[_Place]) -> tuple[Any, ...]:
     ordered = sorted(places)
     return (
-        arrays.int4s([route for route, _, _ in ordered]),
-        arrays.int2s([priority for _, priority, _ in ordered]),
-        arrays.byteas([key.encode() for _, _, key in ordered]),
+        binary_arrays.int4s([route for route, _, _ in ordered]),
+        binary_arrays.int2s([priority for _, priority, _ in ordered]),
+        binary_arrays.byteas([key.encode() for _, _, key in ordered]),
     )
 
 
 def _keys(keys: Iterable[tuple[str, str]]) -> tuple[Any, ...]:
     """Queues and keys, or names, as columns."""
     given = list(keys)
-    return arrays.texts([queue for queue, _ in given]), arrays.byteas([key.encode() for _, key in given])
+    return binary_arrays.texts([queue for queue, _ in given]), binary_arrays.byteas([key.encode() for _, key in given])
 
 
 def _text(limits: Limits) -> str:

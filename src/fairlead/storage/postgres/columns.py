@@ -10,9 +10,9 @@ from uuid import UUID
 import msgspec
 
 from fairlead.core.task import Priority, Progress, Spec, State, Status, Task
-from fairlead.storage.postgres import arrays
-from fairlead.storage.postgres.arrays import Packed
-from fairlead.storage.postgres.rows import CODES, Rest
+from fairlead.storage.postgres import binary_arrays
+from fairlead.storage.postgres.binary_arrays import Packed
+from fairlead.storage.postgres.rows import CODES, rest_of
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -22,17 +22,7 @@ _Route: TypeAlias = tuple[str, str, tuple[str, ...], bool]
 
 def packed_rest(status: Status) -> bytes:
     """The part of a status that only passes through."""
-    return _encode(
-        Rest(
-            status.retries,
-            status.crashes,
-            status.ended_at,
-            status.reason,
-            status.failure,
-            status.result,
-            status.history,
-        )
-    )
+    return _encode(rest_of(status))
 
 
 def packed_progress(progress: Progress | None) -> bytes | None:
@@ -71,7 +61,7 @@ class RouteNames:
 
 
 def route_columns(names: Sequence[str]) -> tuple[list[str], list[str], list[str], list[bool]]:
-    """The columns of routes.sql after the names."""
+    """The columns of add.routes after the names."""
     parts = [json.loads(name) for name in names]
     return (
         [queue for queue, *_ in parts],
@@ -92,9 +82,9 @@ def concurrency_key_of(spec: Spec) -> bytes | None:
 
 
 def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
-    """The columns of add.sql from $4 on, as lists; a column of defaults is empty.
+    """The columns of add.tasks from $4 on, as lists; a column of defaults is empty.
 
-    Those of add_new.sql from $3 on are the same but for the last two.
+    Those of add.new from $3 on are the same but for the last two.
     """
     specs = [task.spec for task in tasks]
     statuses = [task.status for task in tasks]
@@ -130,7 +120,7 @@ def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
 
 
 def is_plain(task: Task) -> bool:
-    """Whether a task is as add_one.sql expects it."""
+    """Whether a task is as add.one expects it."""
     spec, status = task.spec, task.status
     bare = spec.idempotency_key is None and spec.concurrency_key is None and not spec.tags and spec.after is None
     return bare and status == _plain(status)
@@ -150,7 +140,7 @@ def _plain(status: Status) -> Status:
 
 
 def plain_columns(task: Task, names: RouteNames) -> tuple[Any, ...]:
-    """The parameters of add_one.sql from $2 on."""
+    """The parameters of add.one from $2 on."""
     spec, status = task.spec, task.status
     return (
         names.of(spec),
@@ -167,29 +157,29 @@ def plain_columns(task: Task, names: RouteNames) -> tuple[Any, ...]:
 
 
 ADD_PACKERS: Final[tuple[Callable[[list[Any]], Packed], ...]] = (
-    arrays.uuids,
-    arrays.int4s,
-    arrays.int2s,
-    arrays.int2s,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.byteas,
-    arrays.byteas,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.texts,
-    arrays.byteas,
-    arrays.texts,
-    arrays.booleans,
-    arrays.byteas,
-    arrays.int8s,
-    arrays.int8s,
-    arrays.byteas,
-    arrays.int8s,
+    binary_arrays.uuids,
+    binary_arrays.int4s,
+    binary_arrays.int2s,
+    binary_arrays.int2s,
+    binary_arrays.int8s,
+    binary_arrays.int8s,
+    binary_arrays.int8s,
+    binary_arrays.int8s,
+    binary_arrays.byteas,
+    binary_arrays.byteas,
+    binary_arrays.int8s,
+    binary_arrays.int8s,
+    binary_arrays.int8s,
+    binary_arrays.int8s,
+    binary_arrays.texts,
+    binary_arrays.byteas,
+    binary_arrays.texts,
+    binary_arrays.booleans,
+    binary_arrays.byteas,
+    binary_arrays.int8s,
+    binary_arrays.int8s,
+    binary_arrays.byteas,
+    binary_arrays.int8s,
 )
 """How to pack each of `columns_of`."""
 KEY_COLUMNS: Final = 2
@@ -197,35 +187,35 @@ KEY_COLUMNS: Final = 2
 
 
 def status_columns(statuses: Sequence[Status | None]) -> list[Packed]:
-    """The columns of settle.sql from $4 and of change.sql from $7 on; None for a task that is to be removed."""
+    """The columns of change.settle from $4 and of change.apply from $7 on; None for a task that is to be removed."""
     given = [status or _REMOVED for status in statuses]
     return [
-        arrays.int2s([status.priority for status in given]),
-        arrays.int2s([CODES[status.state] for status in given]),
-        arrays.int8s([status.ready_at for status in given]),
-        arrays.int8s([status.timeout for status in given]),
-        arrays.int8s([status.version for status in given]),
-        arrays.int8s([status.beats for status in given]),
-        arrays.int8s([status.attempts for status in given]),
-        arrays.int8s([status.alarm for status in given]),
-        arrays.int8s([status.started_at for status in given]),
-        arrays.booleans([status.cancel_asked for status in given]),
-        arrays.texts([status.settled for status in given]),
-        arrays.byteas(_unless_all([packed_progress(status.progress) for status in given], None)),
-        arrays.byteas([packed_rest(status) for status in given]),
+        binary_arrays.int2s([status.priority for status in given]),
+        binary_arrays.int2s([CODES[status.state] for status in given]),
+        binary_arrays.int8s([status.ready_at for status in given]),
+        binary_arrays.int8s([status.timeout for status in given]),
+        binary_arrays.int8s([status.version for status in given]),
+        binary_arrays.int8s([status.beats for status in given]),
+        binary_arrays.int8s([status.attempts for status in given]),
+        binary_arrays.int8s([status.alarm for status in given]),
+        binary_arrays.int8s([status.started_at for status in given]),
+        binary_arrays.booleans([status.cancel_asked for status in given]),
+        binary_arrays.texts([status.settled for status in given]),
+        binary_arrays.byteas(_unless_all([packed_progress(status.progress) for status in given], None)),
+        binary_arrays.byteas([packed_rest(status) for status in given]),
     ]
 
 
 def lease_columns(statuses: Sequence[Status | None]) -> list[Packed]:
-    """The last columns of change.sql: the lease, for a change that leaves its holder with it; the waited for."""
+    """The last columns of change.apply: the lease, for a change that leaves its holder with it; the waited for."""
     leases = [None if status is None else status.lease for status in statuses]
     given = [status or _REMOVED for status in statuses]
     return [
-        arrays.texts([None if lease is None else lease.token for lease in leases]),
-        arrays.texts([None if lease is None else lease.worker for lease in leases]),
-        arrays.int8s([None if lease is None else lease.until for lease in leases]),
-        arrays.int8s([status.pending or None for status in given]),
-        arrays.int8s([status.unmet or None for status in given]),
+        binary_arrays.texts([None if lease is None else lease.token for lease in leases]),
+        binary_arrays.texts([None if lease is None else lease.worker for lease in leases]),
+        binary_arrays.int8s([None if lease is None else lease.until for lease in leases]),
+        binary_arrays.int8s([status.pending or None for status in given]),
+        binary_arrays.int8s([status.unmet or None for status in given]),
     ]
 
 

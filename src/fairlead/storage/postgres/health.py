@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from fairlead.core.diagnosis import (
+from fairlead.core.health.diagnosis import (
     POSTGRES_OFF,
     POSTGRES_ON,
     POSTGRES_UNSAFE,
@@ -18,9 +18,9 @@ from fairlead.core.diagnosis import (
     Tier,
     durability,
 )
-from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.sessions import Session
+from fairlead.storage.postgres.connection.session import Session
 from fairlead.storage.postgres.statements import Statement
+from fairlead.storage.postgres.url import Address
 
 LOOKED_AT: Final = 10_000
 """How many idempotency keys are looked at."""

@@ -27,12 +27,12 @@ def listing(
         parameters.append(UUID(after))
         conditions.append(f"t.id {beyond} ${len(parameters)}::uuid")
     branches = [
-        statements.text("branch")
+        statements.text("read.branch")
         .replace("{conditions}", " AND ".join([*state, *conditions]) or "true")
         .replace("{order}", order)
         for state in _states(matching)
     ]
-    text = statements.text("find").replace("{branches}", "\nUNION ALL\n".join(branches)).replace("{order}", order)
+    text = statements.text("read.find").replace("{branches}", "\nUNION ALL\n".join(branches)).replace("{order}", order)
     return Statement(text, prepared=False), parameters
 
 
@@ -52,7 +52,7 @@ def _conditions(statements: Statements, matching: Filter) -> list[tuple[str, Any
     found: list[tuple[str, Any]] = []
     for field, value in (("queue", matching.queue), ("type", matching.type)):
         if value is not None:
-            routes = statements.text("routed").replace("{field}", field).strip()
+            routes = statements.text("read.routed").replace("{field}", field).strip()
             found.append((f"t.route = ANY (ARRAY({routes}))", value))
     if matching.priority is not None:
         found.append(("t.priority = ?::bigint", int(matching.priority)))

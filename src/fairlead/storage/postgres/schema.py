@@ -12,13 +12,13 @@ from importlib import resources
 from typing import Final
 
 import psycopg
-from psycopg import Connection
 
 from fairlead.core.errors import StoreMismatch
-from fairlead.storage.postgres.address import Address, parse
-from fairlead.storage.postgres.failures import named
-from fairlead.storage.postgres.sessions import Session
+from fairlead.storage.postgres.connection.connect import LimitedConnection, limit, open_connection
+from fairlead.storage.postgres.connection.session import Session
+from fairlead.storage.postgres.errors import named
 from fairlead.storage.postgres.statements import Statement
+from fairlead.storage.postgres.url import Address, parse
 
 _OLDEST_SERVER: Final = 130000
 _MIGRATION_TIMEOUT: Final = "10min"
@@ -81,15 +81,17 @@ def migrations(package: str = _PACKAGE) -> tuple[tuple[str, str], ...]:
     return tuple((file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")) for file in files)
 
 
-def _connect(address: Address) -> Connection[tuple[object, ...]]:
-    connection = psycopg.connect(address.conninfo, autocommit=True)
+def _connect(address: Address) -> LimitedConnection:
+    """A connection to a server that says which it is, each step within the time of the call, if it has any."""
+    connection = open_connection(address)
+    connection.limit = limit(address)
     if connection.info.server_version < _OLDEST_SERVER:
         connection.close()
         raise StoreMismatch(f"{address.shown} is older than PostgreSQL 13; use a newer server")
     return connection
 
 
-def _version(connection: Connection[tuple[object, ...]], address: Address) -> int | None:
+def _version(connection: LimitedConnection, address: Address) -> int | None:
     """The version of the schema; None when there is none."""
     # Not to_regclass: a session that has looked before would not see what another made while it waited for the lock.
     found = connection.execute(
@@ -112,9 +114,11 @@ def _check(version: int, address: Address, package: str) -> None:
         raise StoreMismatch(f"{place} has version {version} and this fairlead knows {newest}; upgrade fairlead")
 
 
-def _migrate(connection: Connection[tuple[object, ...]], address: Address, package: str) -> list[str]:
+def _migrate(connection: LimitedConnection, address: Address, package: str) -> list[str]:
     applied: list[str] = []
     schema = f'"{address.schema}"'
+    # It takes as long as it takes, and may wait for others who do the same.
+    connection.limit = None
     with connection.transaction():
         connection.execute(f"SET LOCAL statement_timeout = '{_MIGRATION_TIMEOUT}'")
         # Several processes may start at once on an empty database: one sets it up, the others wait and find it done.

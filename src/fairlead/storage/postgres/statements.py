@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from functools import cache, reduce
-from importlib import resources
+from functools import reduce
+from pathlib import Path
 from typing import Final
 
 from fairlead.storage.postgres.rows import CLAIMED, COLUMNS
+from fairlead.storage.sql_files import statements_in
+
+_read: Final = statements_in(Path(__file__).with_name("sql"))
 
 _PREPARED: Final = frozenset(
-    {"add", "add_new", "add_one", "claim", "heads", "take", "extend", "settle", "change", "get", "due", "standing"}
-    | {"wake", "fronts", "running", "running_keys", "dues", "due_set", "front_leave", "front_come", "look_later"}
-    | {"time", "scan", "fold"}
+    {
+        "add.tasks",
+        "add.new",
+        "add.one",
+        "add.standing",
+        "change.extend",
+        "change.curtail",
+        "change.settle",
+        "change.apply",
+        "change.fold_tally",
+        "claim.best",
+        "claim.heads",
+        "claim.take",
+        "limits.wake",
+        "limits.fronts",
+        "limits.running",
+        "limits.running_keys",
+        "limits.dues",
+        "limits.due_set",
+        "limits.front_leave",
+        "limits.front_come",
+        "limits.look_later",
+        "read.get",
+        "read.due",
+        "read.time",
+        "read.clocks",
+        "records.all",
+    }
 )
 """The statements worth a plan of their own in every session."""
 
@@ -45,13 +73,6 @@ class Statements:
         return statement
 
     def text(self, name: str) -> str:
-        """The text of a file, for this schema."""
+        """The text of a statement, for this schema."""
         words = {"{schema}": f'"{self._schema}"', "{columns}": COLUMNS, "{claimed}": CLAIMED}
         return reduce(lambda text, word: text.replace(*word), words.items(), _read(name))
-
-
-@cache
-def _read(name: str) -> str:
-    """A file without its comments: they are for readers of the file, not for the wire."""
-    lines = (resources.files(__package__) / "sql" / f"{name}.sql").read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("--"))

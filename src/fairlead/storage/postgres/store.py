@@ -11,26 +11,29 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from fairlead.core.diagnosis import Examination
 from fairlead.core.errors import StoreUnavailable
+from fairlead.core.health.diagnosis import Examination
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Lane, Priority, Task
-from fairlead.storage.postgres import arrays, examining, schema
-from fairlead.storage.postgres.adding import Adder
-from fairlead.storage.postgres.address import Address, parse
-from fairlead.storage.postgres.changing import Changer
-from fairlead.storage.postgres.claiming import Claimer
+from fairlead.storage.credentials import Credentials, with_credentials
+from fairlead.storage.deadline import timed, timed_store
+from fairlead.storage.postgres import binary_arrays, health, schema
+from fairlead.storage.postgres.add import Adder
+from fairlead.storage.postgres.batches import rounds
+from fairlead.storage.postgres.change import Changer
+from fairlead.storage.postgres.claim import Claimer
+from fairlead.storage.postgres.claim_limited import usage
 from fairlead.storage.postgres.columns import packed_progress
-from fairlead.storage.postgres.connections import AsyncConnections, BlockingConnections, Connections
-from fairlead.storage.postgres.feeding import Feeder
-from fairlead.storage.postgres.finding import listing
-from fairlead.storage.postgres.limiting import usage
-from fairlead.storage.postgres.listening import AsyncListener, BlockingListener, Listener
+from fairlead.storage.postgres.connection.pool import AsyncConnections, BlockingConnections, Connections, budget
+from fairlead.storage.postgres.feed import Feeder
+from fairlead.storage.postgres.read import listing
 from fairlead.storage.postgres.records import Records
-from fairlead.storage.postgres.rounds import rounds
-from fairlead.storage.postgres.rows import STATES, task_id_of, task_of
+from fairlead.storage.postgres.rows import STATES, Row, alarm_of, revived, task_id_of, tasks_in
 from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.postgres.url import Address, parse
+from fairlead.storage.postgres.wait import AsyncListener, BlockingListener, Listener
+from fairlead.storage.quarantine import Damage, Location, Quarantine, Removal
 from fairlead.storage.values import (
     Beat,
     Change,
@@ -58,9 +61,9 @@ _FOLD_ABOVE: Final = 200
 _BEFORE_ALL: Final = (-(2**62), TaskId("0" * 32))
 
 
-async def open_postgres(url: str, *, blocking: bool = False) -> PostgresStore:
+async def open_postgres(url: str, *, blocking: bool = False, credentials: Credentials | None = None) -> PostgresStore:
     """The store at this URL. An empty database is set up; one whose schema is behind is refused."""
-    address = parse(url)
+    address = with_credentials(parse(url), credentials)
     store = PostgresStore(address, blocking=blocking)
     try:
         if not await store.is_current():
@@ -74,16 +77,19 @@ async def open_postgres(url: str, *, blocking: bool = False) -> PostgresStore:
     return store
 
 
+@timed_store
 class PostgresStore:
     """Tasks in a PostgreSQL database, whose schema is up to date."""
 
     def __init__(self, address: Address, *, blocking: bool = False) -> None:
         self._address = address
+        self.budget = budget(address, blocking=blocking)
         self._statements = Statements(address.schema)
         self._connections: Connections = BlockingConnections(address) if blocking else AsyncConnections(address)
         self._listener: Listener = (BlockingListener if blocking else AsyncListener)(address, self._say)
         self._adder = Adder(self._connections, self._statements, address)
-        self._claimer = Claimer(self._connections, self._statements, address)
+        self.quarantine = Quarantine(self, self._set_aside, self._locate, revive=revived)
+        self._claimer = Claimer(self._connections, self._statements, address, self.quarantine)
         self._changer = Changer(self._connections, self._statements, address)
         self._records = Records(self._connections, self._statements)
         self._feeder = Feeder(self._connections, self._statements)
@@ -94,7 +100,9 @@ class PostgresStore:
         """Whether the schema is the one that this code knows."""
         return await schema.is_current(self._connections, self._address)
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
         if not tasks:
             return []
         receipts = await self._adder.add(tasks, now, bounds)
@@ -110,25 +118,32 @@ class PostgresStore:
             await self._count_call()
         return tasks
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
         pulses = [Pulse.LOST] * len(beats)
         for places in rounds([beat.id for beat in beats]):
             places.sort(key=lambda place: beats[place].id)
             given = [beats[place] for place in places]
             rows = await self._connections.fetch(
-                self._statements["extend"],
+                self._statements["change.extend"],
                 (
-                    until,
+                    now,
+                    lease,
                     grace,
-                    arrays.uuids([beat.id for beat in given]),
-                    arrays.texts([beat.token for beat in given]),
-                    arrays.byteas([packed_progress(beat.progress) for beat in given]),
+                    binary_arrays.uuids([beat.id for beat in given]),
+                    binary_arrays.texts([beat.token for beat in given]),
+                    binary_arrays.byteas([packed_progress(beat.progress) for beat in given]),
                 ),
             )
             held = {task_id_of(found): Pulse.CANCEL if cancel else Pulse.HELD for found, cancel in rows}
             for place in places:
                 pulses[place] = held.get(beats[place].id, Pulse.LOST)
         return pulses
+
+    async def curtail(self, *, lease: Span, limit: int, now: Instant | None = None) -> int:
+        ((cut,),) = await self._connections.fetch(self._statements["change.curtail"], (now, lease, limit))
+        return int(cut)
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         if not changes:
@@ -140,25 +155,45 @@ class PostgresStore:
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
         if not ids:
             return []
-        rows = await self._connections.fetch(self._statements["get"], (arrays.uuids(ids),))
-        found = {task.id: task for task in map(task_of, rows)}
+        rows = await self._connections.fetch(self._statements["read.get"], (binary_arrays.uuids(ids),))
+        found = {task.id: task for task in await self._sound(rows)}
         return [found.get(task_id) for task_id in ids]
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
         if time.monotonic() - self._folded_at > (_FOLD_INTERVAL if self._unfolded else _IDLE_FOLD_INTERVAL):
             await self._fold()
-        alarm, task_id = after or _BEFORE_ALL
-        rows = await self._connections.fetch(self._statements["due"], (now, alarm, UUID(task_id), limit))
-        return [task_of(row) for row in rows]
+        tasks: list[Task] = []
+        while len(tasks) < limit:
+            wanted = limit - len(tasks)
+            alarm, task_id = after or _BEFORE_ALL
+            rows = await self._connections.fetch(self._statements["read.due"], (now, alarm, UUID(task_id), wanted))
+            tasks += await self._sound(rows)
+            if len(tasks) == limit or len(rows) < wanted:
+                break
+            # Some were no tasks, and others may be behind them.
+            after = alarm_of(rows[-1])
+        return tasks
 
     async def find(
         self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
     ) -> list[Task]:
-        statement, parameters = listing(self._statements, matching, limit, newest_first, after)
-        return [task_of(row) for row in await self._connections.fetch(statement, parameters)]
+        tasks: list[Task] = []
+        while len(tasks) < limit:
+            wanted = limit - len(tasks)
+            statement, parameters = listing(self._statements, matching, wanted, newest_first, after)
+            rows = await self._connections.fetch(statement, parameters)
+            tasks += await self._sound(rows)
+            if len(tasks) == limit or len(rows) < wanted:
+                break
+            after = alarm_of(rows[-1])[1]
+        return tasks
+
+    async def holder(self, queue: str, key: str, *, now: Instant | None = None) -> TaskId | None:
+        rows = await self._connections.fetch(self._statements["read.holder"], (queue, key.encode(), now))
+        return task_id_of(rows[0][0]) if rows else None
 
     async def tally(self) -> Tally:
-        rows = await self._connections.fetch(self._statements["tally"])
+        rows = await self._connections.fetch(self._statements["read.tally"])
         lanes = [
             LaneTally(
                 Lane(queue, type_, tuple(requires), Priority(priority), keyed),
@@ -174,17 +209,17 @@ class PostgresStore:
             return []
         lanes = [stretch.lane for stretch in stretches]
         rows = await self._connections.fetch(
-            self._statements["count"],
+            self._statements["read.count"],
             (
-                arrays.texts([lane.queue for lane in lanes]),
-                arrays.texts([lane.type for lane in lanes]),
-                arrays.texts([",".join(lane.requires) for lane in lanes]),
-                arrays.int2s([lane.priority for lane in lanes]),
-                arrays.int8s([stretch.start.ready_at for stretch in stretches]),
-                arrays.uuids([stretch.start.id for stretch in stretches]),
-                arrays.int8s([stretch.end.ready_at for stretch in stretches]),
-                arrays.uuids([stretch.end.id for stretch in stretches]),
-                arrays.booleans([lane.keyed for lane in lanes]),
+                binary_arrays.texts([lane.queue for lane in lanes]),
+                binary_arrays.texts([lane.type for lane in lanes]),
+                binary_arrays.texts([",".join(lane.requires) for lane in lanes]),
+                binary_arrays.int2s([lane.priority for lane in lanes]),
+                binary_arrays.int8s([stretch.start.ready_at for stretch in stretches]),
+                binary_arrays.uuids([stretch.start.id for stretch in stretches]),
+                binary_arrays.int8s([stretch.end.ready_at for stretch in stretches]),
+                binary_arrays.uuids([stretch.end.id for stretch in stretches]),
+                binary_arrays.booleans([lane.keyed for lane in lanes]),
             ),
         )
         return [int(number) for (number,) in rows]
@@ -214,21 +249,41 @@ class PostgresStore:
         await self._listener.wait(queues, timeout)
 
     async def time(self) -> Instant | None:
-        rows = await self._connections.fetch(self._statements["time"])
+        rows = await self._connections.fetch(self._statements["read.time"])
         return int(rows[0][0])
 
+    @timed
+    async def clocks(self) -> dict[str, Instant]:
+        ((run, now),) = await self._connections.fetch(self._statements["read.clocks"])
+        return {str(run): int(now)}
+
+    @timed
     async def examine(self) -> Examination:
-        facts = await examining.facts_of(self._connections, self._statements["examine"], self._address)
-        ((orphans,),) = await self._connections.fetch(self._statements["orphans"], (examining.LOOKED_AT,))
-        found = examining.examined(facts, self._address)
-        return replace(found, findings=(*found.findings, examining.orphaned(orphans)))
+        facts = await health.facts_of(self._connections, self._statements["health.examine"], self._address)
+        ((orphans,),) = await self._connections.fetch(self._statements["health.orphans"], (health.LOOKED_AT,))
+        found = health.examined(facts, self._address)
+        return replace(found, findings=(*found.findings, health.orphaned(orphans)))
+
+    async def _sound(self, rows: Sequence[Row]) -> list[Task]:
+        """The tasks in rows; what is none is set aside."""
+        tasks, met = tasks_in(rows)
+        if met:
+            await self.quarantine.set_aside(met)
+        return tasks
+
+    async def _set_aside(self, damage: Damage) -> Removal:
+        return await self._changer.set_aside(damage)
+
+    async def _locate(self, damage: Damage) -> Location | None:
+        rows = await self._connections.fetch(self._statements["read.location_of"], (UUID(damage.id),))
+        return Location(rows[0][0], tuple(rows[0][1])) if rows else None
 
     async def close(self) -> None:
         await self._listener.close()
         await self._connections.close()
 
     async def _say(self, what: str) -> None:
-        await self._connections.fetch(self._statements["notify"], (self._address.channel, what))
+        await self._connections.fetch(self._statements["wait.notify"], (self._address.channel, what))
 
     async def _count_call(self) -> None:
         self._unfolded += 1
@@ -240,4 +295,4 @@ class PostgresStore:
         self._folded_at = time.monotonic()
         # The call that happens to fold has done its own work; the next one to fold meets the same trouble.
         with contextlib.suppress(StoreUnavailable):
-            await self._connections.fetch(self._statements["fold"], (self._address.schema, _FOLD_ABOVE))
+            await self._connections.fetch(self._statements["change.fold_tally"], (self._address.schema, _FOLD_ABOVE))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,11 +19,11 @@ from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
-from fairlead.storage.postgres.adding import named_columns
-from fairlead.storage.postgres.address import parse
+from fairlead.storage.postgres.add import named_columns
 from fairlead.storage.postgres.columns import RouteNames, route_columns
 from fairlead.storage.postgres.rows import task_id_of
 from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.postgres.url import parse
 
 _PLACEHOLDER: Final = re.compile(r"\$(\d+)")
 
@@ -59,17 +60,23 @@ def addition(url: str, tasks: Sequence[Task], *, now: Instant, style: ParameterS
         raise InvalidTask(
             "after", "a task of a transactional submit cannot wait for others; submit it after the commit"
         )
-    address = parse(url)
-    statements = Statements(address.schema)
+    channel, statements = _place(url)
     ordered = sorted(tasks, key=lambda task: task.id)
     names, columns = named_columns(ordered, RouteNames())
     columns[0] = [UUID(task_id) for task_id in columns[0]]
     columns[2] = [int(priority) for priority in columns[2]]
     routes = sorted(names)
     return Addition(
-        _written(statements.text("routes"), (routes, *route_columns(routes)), style),
-        _written(statements.text("add"), (now, address.channel, names, *columns), style),
+        _written(statements.text("add.routes"), (routes, *route_columns(routes)), style),
+        _written(statements.text("add.tasks"), (now, channel, names, *columns), style),
     )
+
+
+@lru_cache(maxsize=16)
+def _place(url: str) -> tuple[str, Statements]:
+    """The channel on which a store tells of tasks, and its statements; to read a URL costs more than to submit."""
+    address = parse(url)
+    return address.channel, Statements(address.schema)
 
 
 def refused_by(row: Sequence[Any]) -> frozenset[TaskId]:

@@ -21,8 +21,13 @@ import psycopg
 from msgspec import Struct
 
 from fairlead.core.errors import StoreError
-from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.connecting import LimitedAsyncConnection, LimitedConnection, connect, connect_async
+from fairlead.storage.postgres.connection.connect import (
+    LimitedAsyncConnection,
+    LimitedConnection,
+    connect,
+    connect_async,
+)
+from fairlead.storage.postgres.url import Address
 
 POLL: Final = 0.5
 """Seconds between looks when no one tells us, on average."""
@@ -89,7 +94,7 @@ class BlockingListener:
     async def _connect(self) -> None:
         try:
             connection = connect(self._address)
-        except psycopg.Error:
+        except (psycopg.Error, StoreError):
             self._poll_until = time.monotonic() + _RECONNECT_AFTER
             return
         try:

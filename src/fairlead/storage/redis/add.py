@@ -12,19 +12,20 @@ from fairlead.core.identity import PLACE, TaskId, slot_of_id
 from fairlead.core.instant import Instant
 from fairlead.core.task import After, State, Task
 from fairlead.storage.redis import scripts
-from fairlead.storage.redis.client import Call, Client
+from fairlead.storage.redis.chunks import cut
+from fairlead.storage.redis.client.calls import Call, Client
+from fairlead.storage.redis.client.resp import Reply, Word
 from fairlead.storage.redis.codec import task_value
-from fairlead.storage.redis.cutting import cut
-from fairlead.storage.redis.keys import CODES, Keys, Kind, id_bytes, id_text
-from fairlead.storage.redis.registry import Registry
-from fairlead.storage.redis.wire import Reply, Word
-from fairlead.storage.values import Added, Apart, Full, KeyHeld, Known, Missing, Receipt
+from fairlead.storage.redis.keys import CODES, Keys, Kind, id_bytes, id_text, moment_word
+from fairlead.storage.redis.slot_registry import Registry
+from fairlead.storage.values import Added, Apart, Full, KeyHeld, KeyUnknown, Known, Missing, Receipt
 
 _Entry: TypeAlias = tuple[int, Task, Kind, bytes]
 """A task to add: its place among the tasks given, itself, its kind and its value."""
 
 _ADDED: Final = Added()
 _KNOWN: Final = Known()
+_KEY_UNKNOWN: Final = KeyUnknown()
 
 
 class Adder:
@@ -40,11 +41,15 @@ class Adder:
         self,
         tasks: Sequence[Task],
         *,
-        now: Instant,
+        now: Instant | None,
         bounds: Mapping[str, int],
         elsewhere: Mapping[TaskId, State],
+        mark: str | None = None,
     ) -> list[Receipt]:
-        """Store new tasks; `elsewhere` is how those stand that they may wait for and that are not here."""
+        """Store new tasks; `elsewhere` is how those stand that they may wait for and that are not here.
+
+        With a mark, those that have an idempotency key are stored only if their slot bears it.
+        """
         receipts: list[Receipt] = [_ADDED] * len(tasks)
         left: Sequence[int] = range(len(tasks))
         if not bounds and _are_ready(tasks):
@@ -62,7 +67,7 @@ class Adder:
             waits = waits or task.spec.after is not None
             entries.append((at, task, kind, task_value(task, kind)))
         for turn in _turns(entries) if waits else [entries]:
-            await self._store(turn, now, bounds, elsewhere, receipts)
+            await self._store(turn, now, bounds, elsewhere, receipts, mark)
         return receipts
 
     async def _add_one(self, task: Task) -> Sequence[int]:
@@ -72,9 +77,9 @@ class Adder:
             await self._registry.register((kind.slot,))
         status, packed = task.status, bytes.fromhex(task.spec.id)
         lane, key, value = kind.lanes[status.priority], kind.base + b"t" + packed, task_value(task, kind)
-        words = (1, kind.base, lane, kind.queue, kind.descriptor, status.ready_at, packed, key, value)
+        words = (lane, kind.queue, kind.descriptor, status.ready_at, packed, key, value)
         call = Call(kind.base, words, scripts.ADD_ONE)
-        done = await self._client.run_one(call, repeatable=True, replicas=self._replicas)
+        (done,) = await self._client.run((call,), repeatable=True, replicas=self._replicas)
         return () if done else (0,)
 
     async def _add_ready(self, tasks: Sequence[Task]) -> Sequence[int]:
@@ -99,10 +104,11 @@ class Adder:
     async def _store(
         self,
         entries: Sequence[_Entry],
-        now: Instant,
+        now: Instant | None,
         bounds: Mapping[str, int],
         elsewhere: Mapping[TaskId, State],
         receipts: list[Receipt],
+        mark: str | None,
     ) -> None:
         """Store tasks, and put down what became of those that were not."""
         by_slot: dict[int, list[_Entry]] = {}
@@ -113,7 +119,9 @@ class Adder:
             return
         await self._registry.register(by_slot)
         replies = await self._client.run(
-            [_add_call(chunk, now, bounds, elsewhere) for chunk in chunks], repeatable=True, replicas=self._replicas
+            [_add_call(chunk, now, bounds, elsewhere, mark) for chunk in chunks],
+            repeatable=True,
+            replicas=self._replicas,
         )
         for chunk, answers in zip(chunks, replies, strict=True):
             for entry, answer in zip(chunk, answers, strict=True):
@@ -158,13 +166,13 @@ def _are_ready(tasks: Sequence[Task]) -> bool:
 def _ready_call(lane: str, chunk: Sequence[_Entry]) -> Call:
     kind = chunk[0][2]
     prefix = kind.base + b"t"
-    words: list[Word] = [1, kind.base, lane, kind.queue, kind.descriptor, len(chunk)]
+    words: list[Word] = [lane, kind.queue, kind.descriptor, len(chunk)]
     stored: list[Word] = []
     for _, task, _, value in chunk:
         packed = bytes.fromhex(task.spec.id)
         words += (task.status.ready_at, packed)
         stored += (prefix + packed, value)
-    return Call(kind.base, words + stored, scripts.ADD_READY)
+    return Call(kind.base, words + stored, scripts.ADD_READY, size=sum(map(_size, chunk)))
 
 
 def _turns(entries: Sequence[_Entry]) -> list[list[_Entry]]:
@@ -193,11 +201,16 @@ def _named(task: Task, after: After, elsewhere: Mapping[TaskId, State]) -> bytes
 
 
 def _add_call(
-    chunk: Sequence[_Entry], now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]
+    chunk: Sequence[_Entry],
+    now: Instant | None,
+    bounds: Mapping[str, int],
+    elsewhere: Mapping[TaskId, State],
+    mark: str | None,
 ) -> Call:
     base = chunk[0][2].base
     kinds = {entry[2].digest: entry[2] for entry in chunk}
-    words: list[Word] = [1, base, now, len(kinds)]
+    keyed = any(entry[1].spec.idempotency_key is not None for entry in chunk)
+    words: list[Word] = [moment_word(now), mark if mark is not None and keyed else "", len(kinds)]
     for kind in kinds.values():
         words += (kind.digest, kind.queue, kind.descriptor, bounds.get(kind.queue, ""), 1 if kind.keyed else "")
     for _, task, kind, value in chunk:
@@ -217,13 +230,15 @@ def _add_call(
             "" if key is None else f"{spec.key_until or 0} {spec.queue} {key}",
             value,
         )
-    return Call(base, words, scripts.ADD)
+    return Call(base, words, scripts.ADD, size=sum(map(_size, chunk)))
 
 
 def _receipt(answer: Reply) -> Receipt:
     if answer == 0:
         return _KNOWN
     if isinstance(answer, bytes):
+        if answer == b"u":
+            return _KEY_UNKNOWN
         return KeyHeld(id_text(answer)) if len(answer) == 16 else Missing(id_text(answer[1:]))
     depth, bound = answer
     return Full(depth, bound)

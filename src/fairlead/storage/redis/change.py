@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from fairlead.core.identity import TaskId, slot_in
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import ENDED
+from fairlead.storage.quarantine import Damage, Quarantine, Removal
 from fairlead.storage.redis import scripts
-from fairlead.storage.redis.client import Call, Client
-from fairlead.storage.redis.codec import encode
-from fairlead.storage.redis.cutting import cut
-from fairlead.storage.redis.keys import Keys, id_bytes
-from fairlead.storage.redis.wire import Reply, Word
+from fairlead.storage.redis.chunks import cut
+from fairlead.storage.redis.client.calls import Call, Client
+from fairlead.storage.redis.client.resp import Reply, Word
+from fairlead.storage.redis.codec import damage_of, encode, value_in
+from fairlead.storage.redis.keys import Keys, id_bytes, id_text, moment_word
 from fairlead.storage.values import Beat, Change, Held, Pulse, Seen, Verdict
 
 Entry: TypeAlias = tuple[int, int, tuple[Word, ...]]
@@ -27,6 +28,12 @@ _HELD: Final = struct.Struct(">cI").pack
 _SEEN: Final = struct.Struct(">cII").pack
 
 _PULSES: Final = {b"h": Pulse.HELD, b"c": Pulse.CANCEL, b"l": Pulse.LOST}
+_REMOVALS: Final = {
+    b"a": Removal.REMOVED,
+    b"l": Removal.REMOVED,
+    b"s": Removal.CHANGED,
+    b"m": Removal.GONE,
+}
 _VERDICTS: Final = {
     b"a": Verdict.APPLIED,
     b"l": Verdict.RELEASED,
@@ -36,18 +43,34 @@ _VERDICTS: Final = {
 }
 
 
+_CURTAILED_AT_ONCE: Final = 250
+"""Leases per call: the server does nothing else meanwhile."""
+
+
 class Changer:
     """The part of a store that changes tasks."""
 
-    def __init__(self, client: Client, keys: Keys, writers: scripts.Writers) -> None:
+    def __init__(self, client: Client, keys: Keys, writers: scripts.Writers, quarantine: Quarantine) -> None:
         self._client = client
         self._keys = keys
         self._writers = writers
+        self._quarantine = quarantine
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
+    async def extend(self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None) -> list[Pulse]:
         """Renew leases, and store progress."""
         entries = [_beat_entry(beat) for beat in beats]
-        return [_PULSES[reply] for reply in await self.run(scripts.EXTEND, entries, until, grace, repeatable=True)]
+        common = (moment_word(now), lease, grace)
+        replies = await self.run(scripts.EXTEND, entries, *common, repeatable=True)
+        return [_PULSES[reply] for reply in await self._sound(entries, replies, b"l")]
+
+    async def curtail(self, slots: Iterable[int], *, lease: Span, limit: int, now: Instant | None) -> int:
+        """Cut leases of these slots that would end later than this long from now."""
+        bases = [self._keys.base(slot) for slot in slots]
+        words = (moment_word(now), lease, min(limit, _CURTAILED_AT_ONCE))
+        calls = [Call(base, words, scripts.CURTAIL) for base in bases]
+        if not calls:
+            return 0
+        return sum(cut or 0 for cut in await self._client.run(calls, repeatable=True, leaving_out=True))
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         """Compare and set statuses."""
@@ -67,7 +90,29 @@ class Changer:
 
     async def apply_by(self, script: scripts.Script, entries: Sequence[Entry]) -> list[Verdict]:
         """Compare and set statuses by this script."""
-        return [_VERDICTS[reply] for reply in await self.run(script, entries)]
+        replies = await self.run(script, entries)
+        try:
+            return [_VERDICTS[reply] for reply in replies]
+        except TypeError:
+            # Only a reply that says that there is no task is a list, which is not hashable.
+            return [_VERDICTS[reply] for reply in await self._sound(entries, replies, b"m")]
+
+    async def set_aside(self, damage: Damage) -> Removal:
+        """Remove what is no task, if it is still what was read."""
+        (reply,) = await self.run(self._writers.apply, [entry_of(damage.id, b"!", value_in(damage))])
+        return _REMOVALS[reply]
+
+    async def _sound(self, entries: Sequence[Entry], replies: Sequence[Reply], instead: bytes) -> Sequence[Reply]:
+        """The replies, with another instead of each that says that there is no task; those are set aside."""
+        if all(type(reply) is bytes for reply in replies):
+            return replies
+        met = [
+            damage_of(id_text(bytes(entry[2][0])), reply[1])  # type: ignore[arg-type]
+            for entry, reply in zip(entries, replies, strict=True)
+            if isinstance(reply, list)
+        ]
+        await self._quarantine.set_aside(met)
+        return [instead if isinstance(reply, list) else reply for reply in replies]
 
     async def run(
         self, script: scripts.Script, entries: Sequence[Entry], *common: Word, repeatable: bool = False
@@ -89,10 +134,10 @@ class Changer:
         for slot, positions in by_slot.items():
             base = self._keys.base(slot)
             for chunk in cut(positions, lambda at: entries[at][1]):
-                words: list[Word] = [1, base, *common]
+                words: list[Word] = [*common]
                 for at in chunk:
                     words += entries[at][2]
-                chunks.append((chunk, Call(base, words, script)))
+                chunks.append((chunk, Call(base, words, script, size=sum([entries[at][1] for at in chunk]))))
         return chunks
 
 

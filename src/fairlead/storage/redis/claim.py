@@ -7,50 +7,65 @@ starts one round trip after its submit, not two.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Final
 
+from fairlead.core.errors import StoreError
 from fairlead.core.task import Task
-from fairlead.storage.redis.client import Call, Client
-from fairlead.storage.redis.codec import encode, task_of
-from fairlead.storage.redis.cutting import CHUNK_BYTES, CLAIM_CHUNK
-from fairlead.storage.redis.keys import Keys
-from fairlead.storage.redis.listening import SHORTEST, wait_call
-from fairlead.storage.redis.node import Interrupted
+from fairlead.storage.quarantine import Damage, Quarantine
+from fairlead.storage.redis.chunks import CHUNK_BYTES, CLAIM_CHUNK
+from fairlead.storage.redis.claim_cluster import limit_words
+from fairlead.storage.redis.client.calls import Call, Client
+from fairlead.storage.redis.client.node import Interrupted
+from fairlead.storage.redis.client.resp import Reply, ReplyError, Word, error_of, is_passing
+from fairlead.storage.redis.codec import encode, tasks_in
+from fairlead.storage.redis.keys import Keys, moment_word
 from fairlead.storage.redis.scripts import Writers
-from fairlead.storage.redis.spreading import limit_words
-from fairlead.storage.redis.wire import Reply, ReplyError, Word, error_of
+from fairlead.storage.redis.wait import SHORTEST, wait_call
 from fairlead.storage.values import Claim
 
 _RING_LIFE: Final = 10_000
 """Milliseconds for which a ring is kept by which a claim that waits is called back."""
-_HAS_WAITED: Final = 1
 
 
 class Claimer:
     """The part of a store that claims where one script can see all of the queues."""
 
-    def __init__(self, client: Client, keys: Keys, writers: Writers) -> None:
+    def __init__(self, client: Client, keys: Keys, writers: Writers, quarantine: Quarantine) -> None:
         self._client = client
         self._keys = keys
         self._writers = writers
+        self._quarantine = quarantine
         self._keyed_queues: set[str] = set()
         """Queues in which tasks with concurrency keys were met: claims need not find out again."""
 
     async def claim(self, claim: Claim) -> list[Task]:
         """The best ready tasks."""
-        limited = not self.is_plain(claim)
         tasks: list[Task] = []
+        try:
+            await self._take(claim, tasks)
+        except StoreError:
+            # What was taken goes to the caller, or nobody would run it. Whoever looks next meets the same trouble.
+            if not tasks:
+                raise
+        return tasks
+
+    async def _take(self, claim: Claim, tasks: list[Task]) -> None:
+        """Take the best ready tasks, beside those that were taken."""
+        limited = not self.is_plain(claim)
         while (wanted := min(CLAIM_CHUNK, claim.limit - len(tasks))) > 0:
             reply = await self._client.run_one(self._call(claim, wanted, len(tasks), limited=limited))
-            left, taken = reply[0], _tasks_in(reply)
+            left, (taken, met) = reply[0], tasks_in(reply[1:])
             if left < 0:
                 self._met_keys(claim)
                 limited = True
                 continue
-            tasks = tasks + taken if tasks else taken
-            if not left and len(taken) < wanted:
+            tasks += taken
+            if met:
+                await self._quarantine.clear(met)
+            elif not left and len(taken) < wanted:
                 break
-        return tasks
 
     def is_plain(self, claim: Claim) -> bool:
         """Whether nothing is limited, as far as is known here."""
@@ -60,7 +75,7 @@ class Claimer:
         """The best ready tasks once there may be some; None if they are yet to be claimed, in the ordinary way."""
         if timeout < SHORTEST:
             return None
-        call = self._call(claim, min(CLAIM_CHUNK, claim.limit), 0, limited=False, last=(_HAS_WAITED,))
+        call = self._call(claim, min(CLAIM_CHUNK, claim.limit), 0, limited=False)
         own = call.key + b"b " + claim.token.encode()
         doorbells = [*(self._keys.doorbell(order.queue) for order in claim.queues), own]
         calling_back = [Call(own, ("RPUSH", own, 1)), Call(own, ("PEXPIRE", own, _RING_LIFE))]
@@ -69,12 +84,20 @@ class Claimer:
                 [wait_call(doorbells, timeout), call], timeout, lambda: self._client.run(calling_back)
             )
         except Interrupted as interrupted:
-            if tasks := _tasks_in(interrupted.replies[1]):
+            # What is no task is met again, by the sweep at the latest.
+            if tasks := _told(interrupted.replies[1])[0]:
                 return tasks
             raise
-        if tasks := _tasks_in(reply):
+        tasks, met = _told(reply)
+        if met:
+            await self._clear(met, tasks)
+        if tasks:
             return tasks
+        if met:
+            return None
         if isinstance(rung, ReplyError):
+            if is_passing(rung):
+                return None
             raise error_of(rung)
         if isinstance(reply, ReplyError):
             return None
@@ -83,16 +106,22 @@ class Claimer:
             return None
         return []
 
+    async def _clear(self, met: Sequence[Damage], taken: Sequence[Task]) -> None:
+        """Set aside what is no task; what was taken beside it goes to the caller whatever becomes of this."""
+        try:
+            await self._quarantine.clear(met)
+        except (StoreError, asyncio.CancelledError):
+            if not taken:
+                raise
+
     def _met_keys(self, claim: Claim) -> None:
         self._keyed_queues.update(order.queue for order in claim.queues)
 
-    def _call(self, claim: Claim, wanted: int, turn: int, *, limited: bool, last: tuple[Word, ...] = ()) -> Call:
+    def _call(self, claim: Claim, wanted: int, turn: int, *, limited: bool) -> Call:
         queues = {order.queue: order for order in claim.queues}
         bases = [self._keys.base(self._keys.slot(queue)) for queue in queues]
         words: tuple[Word, ...] = (
-            len(bases),
-            *bases,
-            *(claim.now, claim.until, claim.grace, wanted, turn, CHUNK_BYTES),
+            *(moment_word(claim.now), claim.lease, claim.grace, wanted, turn, CHUNK_BYTES),
             claim.worker,
             claim.token,
             encode(list(claim.capabilities)),
@@ -104,11 +133,10 @@ class Claimer:
             for order in queues.values()
             for word in (order.queue, encode(order.tables), *(limit_words(order) if limited else ()))
         )
-        return Call(bases[0], words + orders + last, self._writers.claim_limited if limited else self._writers.claim)
+        script = self._writers.claim_limited if limited else self._writers.claim
+        return Call(bases[0], words + orders, script, tuple(bases[1:]))
 
 
-def _tasks_in(reply: Reply) -> list[Task]:
-    """The tasks in what a script answered; none in an error."""
-    if isinstance(reply, ReplyError):
-        return []
-    return [task_of(reply[at].hex(), reply[at + 1]) for at in range(1, len(reply), 2)]
+def _told(reply: Reply) -> tuple[list[Task], Sequence[Damage]]:
+    """What tasks_in finds in what a script answered; nothing in an error."""
+    return ([], ()) if isinstance(reply, ReplyError) else tasks_in(reply[1:])

@@ -7,14 +7,17 @@ or '', and the concurrency key. The id is in the key's name and not repeated in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from fairlead.core.health.quarantine import Quarantined, fault_of
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Spec, Status, Task
+from fairlead.storage.quarantine import UNDECODABLE, Damage
 from fairlead.storage.redis.keys import Kind
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -30,6 +33,9 @@ _ID: Final = 2 + 32
 
 _START: Final = b"\x95\xce"
 """An array of five, the first a 32-bit number."""
+
+_VALUE: Final = "value"
+"""What is kept of a task that is set aside: all of it is one value."""
 
 _NOTHING: Final = b"\xc0"
 _EMPTY_TEXT: Final = b"\xa0"
@@ -68,6 +74,56 @@ def task_value(task: Task, kind: Kind) -> bytes:
             encode(task.status),
         )
     )
+
+
+_STATUS_AT: Final = slice(2, 6)
+"""Where a value says where its status starts."""
+_KIND: Final = slice(7, _HEAD)
+_UNREADABLE: Final = "the server finds no status in its value"
+
+
+def tasks_in(reply: Sequence[bytes]) -> tuple[list[Task], Sequence[Damage]]:
+    """The tasks of ids and values in turn, as scripts answer them, and what is no task among them."""
+    try:
+        return [task_of(TaskId(reply[at].hex()), reply[at + 1]) for at in range(0, len(reply), 2)], ()
+    except UNDECODABLE:
+        return _sorted_out(reply)
+
+
+def _sorted_out(reply: Sequence[bytes]) -> tuple[list[Task], list[Damage]]:
+    tasks: list[Task] = []
+    met: list[Damage] = []
+    for at in range(0, len(reply), 2):
+        # Behind the id of one that the script could not read is a mark.
+        task_id, value = TaskId(reply[at][:16].hex()), reply[at + 1]
+        try:
+            if len(reply[at]) > 16:
+                raise ValueError(_UNREADABLE)
+            tasks.append(task_of(task_id, value))
+        except UNDECODABLE as error:
+            met.append(damage_of(task_id, value, error))
+    return tasks, met
+
+
+def damage_of(task_id: TaskId, value: bytes, error: Exception | None = None) -> Damage:
+    """What was met in place of a task; without an error, by a script."""
+    status_at = int.from_bytes(value[_STATUS_AT], "big") if value.startswith(_START) else 0
+    return Damage(task_id, {_VALUE: value}, str(error or _UNREADABLE), fault_of(value[status_at:]))
+
+
+def revived(quarantined: Quarantined) -> Task:
+    """The task that was set aside; raises one of `UNDECODABLE`."""
+    return task_of(TaskId(quarantined.name), quarantined.parts[_VALUE])
+
+
+def value_in(damage: Damage) -> bytes:
+    """The value that was met in place of a task."""
+    return damage.parts[_VALUE]
+
+
+def kind_in(value: bytes) -> bytes:
+    """The kind that a value says it is of, if it begins as values do."""
+    return value[_KIND]
 
 
 def task_of(task_id: TaskId, value: bytes) -> Task:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from fairlead.storage.redis import scripts
-from fairlead.storage.redis.client import Call, Client
-from fairlead.storage.redis.cutting import CHUNK
+from fairlead.storage.redis.chunks import CHUNK
+from fairlead.storage.redis.client.calls import Call, Client
+from fairlead.storage.redis.client.resp import Word
 from fairlead.storage.redis.keys import Keys
-from fairlead.storage.redis.wire import Word
 from fairlead.storage.values import FeedEntry
 
 _UNUSED_FOR: Final = 3_600
@@ -30,7 +30,7 @@ class Feeder:
     async def publish(self, values: Sequence[bytes], keep: int) -> None:
         """Put values into the feed, which the server trims."""
         chunks = [values[first : first + CHUNK] for first in range(0, len(values), CHUNK)] or [()]
-        words: list[tuple[Word, ...]] = [(1, self._key, keep, _UNUSED_FOR, *chunk) for chunk in chunks]
+        words: list[tuple[Word, ...]] = [(keep, _UNUSED_FOR, *chunk) for chunk in chunks]
         await self._client.run([Call(self._key, each, scripts.PUBLISH) for each in words])
 
     async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from fairlead.core.diagnosis import (
+from fairlead.core.health.diagnosis import (
     REDIS_ALWAYS,
     REDIS_EVERYSEC,
     REDIS_NOTHING,
@@ -19,8 +19,10 @@ from fairlead.core.diagnosis import (
     Tier,
     durability,
     unknown,
+    worst,
 )
-from fairlead.storage.redis.address import Address, Shape
+from fairlead.storage.redis.slot_moves import SplitSlot
+from fairlead.storage.redis.url import Address, Shape
 
 _FROM_BAD: Final = (REDIS_ALWAYS, REDIS_EVERYSEC, REDIS_UNSYNCED, REDIS_NOTHING)
 _PATCHED: Final = {
@@ -197,6 +199,49 @@ def _clients(facts: Facts) -> Finding:
     if facts.clients < facts.most_clients * _FULL:
         return Finding(what="connections", value=shown)
     return Finding(what="connections", level=Level.YELLOW, value=shown, remedy="raise maxclients")
+
+
+def slots_judged(splits: Sequence[SplitSlot], still: Container[int], looked_at: int) -> Finding:
+    """The slots that are not where they belong; `still` are those whose move did not go on while it was watched."""
+    if not splits:
+        return Finding(what="slots", value=f"each of the {looked_at:,} in use is at one node of the Cluster")
+    told = [_split_told(split, split.slot in still) for split in splits]
+    level = worst([level for level, _, _ in told])
+    first = next(each for each in told if each[0] is level)
+    return Finding(
+        what="slots",
+        level=level,
+        value="; ".join(value for each, value, _ in told if each is level),
+        remedy=first[2],
+    )
+
+
+def _split_told(split: SplitSlot, still: bool) -> tuple[Level, str, str]:
+    """How bad it is about a slot, what it is, and what to do."""
+    queues = f" ({_named(split.queues)})" if split.queues else ""
+    slot = f"slot {split.slot}{queues}"
+    end = f"`redis-cli --cluster fix {split.owner or 'HOST:PORT'}` ends the move; until then its queues stand still"
+    if split.owner is None:
+        return Level.RED, f"no node that answers has {slot}: nothing can be done to its queues", "start its node again"
+    if split.is_move:
+        way = f"{slot} is being moved from {split.owner} to {split.target}"
+        if still:
+            return Level.RED, f"{way}, and stands still half way: its queues stand still, too", end
+        return Level.YELLOW, f"{way}: its queues pause until it has arrived", "wait until the move has ended"
+    if split.strays:
+        host, count = split.strays[0]
+        return (
+            Level.RED,
+            f"{count:,} keys of {slot} are at {host}, but the slot is {split.owner}'s: nobody sees what they hold",
+            f"on {host}: CLUSTER SETSLOT {split.slot} IMPORTING and the id of {split.owner}; then "
+            f"`redis-cli --cluster fix {split.owner}` brings them together",
+        )
+    others = _named([str(host) for host in split.importing]) or "a node that is not there"
+    return Level.RED, f"{slot} is half moved between {split.owner} and {others}, which do not agree on it", end
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_SHOWN], "…"] if len(names) > _SHOWN else names)
 
 
 def orphaned(count: int, looked_at: int) -> Finding:

@@ -14,6 +14,7 @@ leads to its keys without a second index, and all that one operation touches is 
     b<queue>         doorbell: a ring per new ready task         list, short, expires
     b <token>        doorbell of one claim that waits            list, short, expires
     o                outbox: what the journal has yet to learn   sorted set: id, or id and -, by when it may be read
+    m                the mark of the journal's current store     string
     v                tasks that others wait for                  set
     v<id>            those who wait for a task                   list
     y<queue> <key>   idempotency key                             string: holder's id, until when in decimal
@@ -31,6 +32,7 @@ of a priority. Ids are their 16 bytes. Every key goes when what it lists goes: w
 the slot is left but its doorbells and what is kept of rates, which expire. These keys are of no slot:
 
     {fl}slots        slots in use                                sorted set: slot by when it was last used, in seconds
+    {fl}mark         the mark of the journal's current store     string
     {fl}r<kind>      records of a kind                           hash: name -> version, space, value
     {fl}feed         the feed                                    stream: one field, the value; expires
 """
@@ -39,14 +41,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from fairlead.core.errors import StoreMismatch
 from fairlead.core.identity import TaskId, place_of, slot_of
+from fairlead.core.instant import Instant
 from fairlead.core.task import Lane, Priority, Spec, State
+from fairlead.storage.quarantine import UNDECODABLE
+from fairlead.storage.redis.client.resp import Word
 
 CODES: Final = {
     State.SCHEDULED: "s",
@@ -62,10 +69,13 @@ STATES: Final = {code.encode(): state for state, code in CODES.items()}
 TREES: Final = {state: b"w" if state in (State.QUEUED, State.EXECUTING) else CODES[state].encode() for state in State}
 """Which tree of ids lists the tasks of a state. Queued and executing share one, so that a claim need not move them."""
 
-WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o", b"v"})
+WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o", b"v", b"m"})
 """What may come behind a slot's base, in the table above."""
 BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i", b"p", b"f", b"k", b"w", b"r", b"g", b"v"})
 """What may come there with something behind it."""
+
+ROOT_NAMES: Final = ("slots", "mark", "feed")
+"""The keys of no slot, but for those of records."""
 
 _KINDS_KEPT: Final = 10_000
 
@@ -103,8 +113,7 @@ class Keys:
     """The names of one store's keys."""
 
     def __init__(self, prefix: str) -> None:
-        self.registry = b"{%s}slots" % prefix.encode()
-        self.feed = b"{%s}feed" % prefix.encode()
+        self.registry, self.mark, self.feed = [f"{{{prefix}}}{name}".encode() for name in ROOT_NAMES]
         self._prefix = prefix
         self._bases: dict[int, bytes] = {}
         self._slots: dict[str, int] = {}
@@ -152,8 +161,14 @@ class Keys:
 
 def lane_of(kind: bytes, priority: bytes) -> Lane:
     """The lane of a kind with this descriptor and the digit of a priority."""
-    described = _decode_descriptor(kind)
-    return Lane(described.queue, described.type, described.requires, Priority(int(priority)), described.keyed)
+    try:
+        described = _decode_descriptor(kind)
+        return Lane(described.queue, described.type, described.requires, Priority(int(priority)), described.keyed)
+    except UNDECODABLE as error:
+        raise StoreMismatch(
+            f"what Redis has of a kind of tasks cannot be decoded ({error}); restore it from a backup, or with a "
+            f"journal empty it and run `fairlead rebuild`"
+        ) from None
 
 
 def id_bytes(task_id: TaskId) -> bytes | None:
@@ -168,6 +183,17 @@ def id_bytes(task_id: TaskId) -> bytes | None:
 def id_text(packed: bytes) -> TaskId:
     """The id of these 16 bytes."""
     return TaskId(packed.hex())
+
+
+@functools.lru_cache(maxsize=1024)
+def absent_key(key: bytes) -> bytes:
+    """The key with the hash tag of another one that is never stored. Every script names it: see `scripts`."""
+    return key[: key.index(b"}") + 1] + b"!"
+
+
+def moment_word(now: Instant | None) -> Word:
+    """A moment as scripts take it; None is the server's own clock, in the script."""
+    return "" if now is None else now
 
 
 def hash_slot(key: bytes) -> int:

@@ -6,19 +6,21 @@ follows from one is a compare-and-set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import Instant
 from fairlead.core.task import State, Task
-from fairlead.storage.limiting import QUEUE_NAME, key_name, type_name
+from fairlead.storage.claim_limits import QUEUE_NAME, key_name, type_name
+from fairlead.storage.quarantine import UNDECODABLE, Damage, Location, Quarantine
 from fairlead.storage.redis import scripts
-from fairlead.storage.redis.client import Call, Client
-from fairlead.storage.redis.codec import task_of
-from fairlead.storage.redis.keys import STATES, TREES, Keys, id_bytes, id_text, lane_of
-from fairlead.storage.redis.registry import Registry
-from fairlead.storage.redis.wire import Reply, Word
+from fairlead.storage.redis.client.calls import Call, Client
+from fairlead.storage.redis.client.resp import Reply, Word
+from fairlead.storage.redis.codec import damage_of, kind_in, task_of, value_in
+from fairlead.storage.redis.keys import STATES, TREES, Keys, id_bytes, id_text, lane_of, moment_word
+from fairlead.storage.redis.slot_registry import Registry
 from fairlead.storage.values import Filter, LaneTally, Stretch, Tally, Usage, Used
 
 _GET_CHUNK: Final = 200
@@ -30,55 +32,120 @@ _WALK_MOST: Final = 1_000
 class Finder:
     """The reading half of a store."""
 
-    def __init__(self, client: Client, keys: Keys, registry: Registry) -> None:
+    def __init__(self, client: Client, keys: Keys, registry: Registry, quarantine: Quarantine) -> None:
         self._client = client
         self._keys = keys
         self._registry = registry
+        self._quarantine = quarantine
+        self._paused: dict[int, float] = {}
+        """When slots were last found to be on their way to another node."""
+        self.lease = 30.0
+        """How long a lease is, in seconds, as far as this process has heard."""
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
         """The tasks with these ids."""
+        return (await self._read(ids))[0]
+
+    async def locate(self, damage: Damage) -> Location | None:
+        """Where what is no task is: by its kind, or in the only queue of its slot."""
+        key = self._keys.base(slot_of_id(damage.id)) + b"d"
+        reply = await self._client.run_one(Call(key, ("HGETALL", key)), repeatable=True)
+        kinds = dict(zip(reply[::2], reply[1::2], strict=True))
+        if (kind := kind_in(value_in(damage))) in kinds:
+            lane = lane_of(kinds[kind], b"0")
+            return Location(lane.queue, lane.requires)
+        queues = {lane_of(descriptor, b"0").queue for descriptor in kinds.values()}
+        # A newer version, too, would have said its kind.
+        return Location(queues.pop() if len(queues) == 1 else None, ())
+
+    async def _read(self, ids: Sequence[TaskId]) -> tuple[list[Task | None], bool]:
+        """The tasks with these ids, and whether any of them was none and is set aside."""
+        tasks: list[Task | None] = [None] * len(ids)
+        met: list[Damage] = []
+        for together, calls in self._reads(ids):
+            for chunk, values in zip(together, await self._client.run(calls, repeatable=True), strict=True):
+                for at, value in zip(chunk, values, strict=True):
+                    if value is not None:
+                        try:
+                            tasks[at] = task_of(ids[at], value)
+                        except UNDECODABLE as error:
+                            met.append(damage_of(ids[at], value, error))
+        if met:
+            await self._quarantine.set_aside(met)
+        return tasks, bool(met)
+
+    def _reads(self, ids: Sequence[TaskId]) -> Iterable[tuple[Sequence[Sequence[int]], Sequence[Call]]]:
+        """The calls that read these tasks, as many as are made at once, and the places of what each of them reads."""
+        if len(ids) == 1:
+            # Most reads are of one task: there is nothing to sort and to cut.
+            key = self._key(ids[0])
+            return () if key is None else ((((0,),), (Call(key, ("MGET", key)),)),)
         by_slot: dict[int, list[int]] = {}
         packed: dict[int, bytes] = {}
         for at, task_id in enumerate(ids):
-            binary = id_bytes(task_id)
-            if binary is not None:
-                slot = slot_of_id(task_id)
-                packed[at] = self._keys.base(slot) + b"t" + binary
-                by_slot.setdefault(slot if self._client.spread else 0, []).append(at)
+            key = self._key(task_id)
+            if key is not None:
+                packed[at] = key
+                by_slot.setdefault(slot_of_id(task_id) if self._client.spread else 0, []).append(at)
         chunks = [
             positions[first : first + _GET_CHUNK]
             for positions in by_slot.values()
             for first in range(0, len(positions), _GET_CHUNK)
         ]
-        calls = [Call(packed[chunk[0]], ("MGET", *[packed[at] for at in chunk])) for chunk in chunks]
-        tasks: list[Task | None] = [None] * len(ids)
-        if calls:
-            for chunk, values in zip(chunks, await self._client.run(calls, repeatable=True), strict=True):
-                for at, value in zip(chunk, values, strict=True):
-                    if value is not None:
-                        tasks[at] = task_of(ids[at], value)
-        return tasks
+        return (
+            (together, [Call(packed[chunk[0]], ("MGET", *[packed[at] for at in chunk])) for chunk in together])
+            for together in _gathered(chunks)
+        )
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None) -> list[Task]:
+    def _key(self, task_id: TaskId) -> bytes | None:
+        """The key of a task; None for what can be the id of none."""
+        binary = id_bytes(task_id)
+        return None if binary is None else self._keys.base(slot_of_id(task_id)) + b"t" + binary
+
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None) -> list[Task]:
         """The tasks whose alarm has come, earliest first."""
         slots = await self._registry.slots()
         await self._registry.retire_some(slots)
+        found: list[Task] = []
+        while slots and len(found) < limit:
+            entries = await self._alarms(slots, now, limit, after)
+            tasks, is_short = await self._read([task_id for _, task_id in entries])
+            # A task may have moved on since its alarm was listed; up to the last one listed, alarms have come.
+            last = entries[-1][0] if entries else 0
+            found += [task for task in tasks if task and task.status.alarm is not None and task.status.alarm <= last]
+            if not is_short or len(entries) < limit:
+                break
+            # Some were no tasks, and others may be behind them.
+            after = entries[-1]
+        return sorted(found, key=lambda task: (task.status.alarm or 0, task.id))[: max(limit, 0)]
+
+    async def _alarms(
+        self, slots: Iterable[int], now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None
+    ) -> list[tuple[Instant, TaskId]]:
+        """The alarms that have come, earliest first."""
         mark = ("", "") if after is None else (after[0], id_bytes(after[1]) or b"")
+        renewing = self._renewing()
+        indexes = [(slot, clock) for slot in slots for clock in (b"a", b"e") if clock == b"a" or slot not in renewing]
         calls = [
-            Call(key, (1, key, now, limit, *mark), scripts.DUE)
-            for slot in slots
-            for key in (self._keys.base(slot) + b"a", self._keys.base(slot) + b"e")
+            Call(self._keys.base(slot) + clock, (moment_word(now), limit, *mark), scripts.DUE)
+            for slot, clock in indexes
         ]
-        if not calls or limit <= 0:
-            return []
-        entries: list[tuple[int, bytes]] = []
-        for reply in await self._client.run(calls, repeatable=True):
-            entries += [(int(float(alarm)), binary) for binary, alarm in zip(reply[::2], reply[1::2], strict=True)]
-        entries.sort()
-        tasks = await self.get([id_text(binary) for _, binary in entries[:limit]])
-        # A task may have moved on since its alarm was listed.
-        found = [task for task in tasks if task and task.status.alarm is not None and task.status.alarm <= now]
-        return sorted(found, key=lambda task: (task.status.alarm or 0, task.id))
+        entries: list[tuple[Instant, TaskId]] = []
+        # One queue that is on its way to another node does not keep the others from being swept.
+        replies = await self._client.run(calls, repeatable=True, leaving_out=True)
+        for (slot, _), reply in zip(indexes, replies, strict=True):
+            if reply is None:
+                self._paused[slot] = time.monotonic()
+                continue
+            pairs = zip(reply[::2], reply[1::2], strict=True)
+            entries += [(int(float(alarm)), id_text(binary)) for binary, alarm in pairs]
+        return sorted(entries)[:limit]
+
+    def _renewing(self) -> set[int]:
+        """The slots in which live leases may look ended: for one lease length after nobody could renew them."""
+        oldest = time.monotonic() - self.lease
+        self._paused = {slot: moment for slot, moment in self._paused.items() if moment > oldest}
+        return set(self._paused)
 
     async def find(self, matching: Filter, *, limit: int, newest_first: bool, after: TaskId | None) -> list[Task]:
         """One page of the tasks a filter admits, by id."""
@@ -98,10 +165,17 @@ class Finder:
             size = min(2 * size, _WALK_MOST)
         return found[:limit]
 
+    async def holder(self, queue: str, key: str, now: Instant | None) -> TaskId | None:
+        """The task that holds an idempotency key."""
+        base = self._keys.base(self._keys.slot(queue))
+        call = Call(base, (f"{queue} {key}", moment_word(now)), scripts.HOLDER)
+        found = await self._client.run_one(call, repeatable=True)
+        return None if found is None else id_text(found)
+
     async def tally(self) -> Tally:
         """How the whole store stands."""
         slots = await self._registry.slots()
-        calls = [Call(base, (1, base), scripts.TALLY) for base in map(self._keys.base, slots)]
+        calls = [Call(base, (), scripts.TALLY) for base in map(self._keys.base, slots)]
         replies = await self._client.run(calls, repeatable=True) if calls else []
         lanes: list[LaneTally] = []
         alarms: list[float] = []
@@ -117,14 +191,14 @@ class Finder:
             kind = self._keys.kind(stretch.lane)
             key = kind.base + b"l" + kind.lanes[stretch.lane.priority].encode()
             ends = [(place.ready_at, id_bytes(place.id) or b"") for place in (stretch.start, stretch.end)]
-            calls.append(Call(key, (1, key, *ends[0], *ends[1]), scripts.COUNT))
+            calls.append(Call(key, (*ends[0], *ends[1]), scripts.COUNT))
         return [int(reply) for reply in await self._client.run(calls, repeatable=True)] if calls else []
 
     async def _walk(
         self, trees: Sequence[bytes], mark: bytes, size: int, newest_first: bool
     ) -> tuple[list[TaskId], list[bytes], bytes]:
         """The next ids of all trees together, the trees that may have more, and where to go on."""
-        calls = [Call(tree, (1, tree, mark, size, int(newest_first)), scripts.WALK) for tree in trees]
+        calls = [Call(tree, (mark, size, int(newest_first)), scripts.WALK) for tree in trees]
         listed = await self._client.run(calls, repeatable=True)
         ends = [ids[-1] for ids in listed if len(ids) == size]
         merged = sorted((binary for ids in listed for binary in ids), reverse=newest_first)
@@ -182,13 +256,23 @@ class Finder:
         listed: list[bytes] = []
         mark: tuple[Word, Word] = ("", "")
         while True:
-            page = await self._client.run_one(
-                Call(key, (1, key, "+inf", _LEASED_CHUNK, *mark), scripts.DUE), repeatable=True
-            )
+            page = await self._client.run_one(Call(key, ("+inf", _LEASED_CHUNK, *mark), scripts.DUE), repeatable=True)
             listed += page[::2]
             if len(page) < 2 * _LEASED_CHUNK:
                 return listed
             mark = (page[-1], page[-2])
+
+
+def _gathered(chunks: Sequence[Sequence[int]]) -> Iterator[Sequence[Sequence[int]]]:
+    """Chunks that are read at once: no more than a full one has, as nothing else runs while answers are decoded."""
+    first, total = 0, 0
+    for at, chunk in enumerate(chunks):
+        if at > first and total + len(chunk) > _GET_CHUNK:
+            yield chunks[first:at]
+            first, total = at, 0
+        total += len(chunk)
+    if chunks:
+        yield chunks[first:]
 
 
 def _lane_tallies(reply: Sequence[Reply]) -> list[LaneTally]:

@@ -1,8 +1,13 @@
 """The Lua scripts, one file per operation.
 
+**Every script names one key more than its header says**, as the last of KEYS: the absent key of the slot, which is
+never stored. While a slot is being moved, a node of a Cluster runs a command with several keys only if it has all of
+them. So none runs a script as long as some of the keys of the slot are here and some are there: the queue pauses, it
+does not split. See ADR 0122.
+
 Servers from 7.0 on are told by flags that a script may run when memory is full: what settles, renews or claims tasks
 must work there, or a full store could never be drained. Older ones let a script write once it has begun by freeing
-something, so it does: it removes a key that does not exist.
+something, so it does: it removes the absent key.
 """
 
 from __future__ import annotations
@@ -16,10 +21,10 @@ from msgspec import Struct
 # Not by `importlib.resources`, which is for packages inside archives and brings in what reads and makes those.
 _FOLDER: Final = Path(__file__).with_name("lua")
 
-_DRAIN_ON_OLD: Final = "redis.call('del', KEYS[1] .. '!')\n"
+_DRAIN_ON_OLD: Final = "redis.call('del', KEYS[#KEYS])\n"
 
 
-class Text(Struct, frozen=True):
+class ScriptText(Struct, frozen=True):
     """A script's text and the digest that servers know it by."""
 
     source: bytes
@@ -30,16 +35,16 @@ class Script(Struct, frozen=True):
     """One operation, as servers from 7.0 on and older ones take it."""
 
     name: str
-    flagged: Text
-    plain: Text
+    flagged: ScriptText
+    plain: ScriptText
 
-    def text(self, flagged: bool) -> Text:
+    def text(self, flagged: bool) -> ScriptText:
         return self.flagged if flagged else self.plain
 
 
-def _text(source: str) -> Text:
+def _text(source: str) -> ScriptText:
     encoded = source.encode()
-    return Text(encoded, hashlib.sha1(encoded, usedforsecurity=False).hexdigest().encode())
+    return ScriptText(encoded, hashlib.sha1(encoded, usedforsecurity=False).hexdigest().encode())
 
 
 def _script(name: str, *before: str, flag: str = "", drains: bool = False, notes: bool = False) -> Script:
@@ -63,8 +68,8 @@ class Writers(Struct, frozen=True):
     take_limited: Script
 
 
-_TASKS: Final = ("sizes", "order", "basics", "tasks")
-_INDEXES: Final = ("sizes", "order", "basics", "listings", "tasks", "indexes")
+_TASKS: Final = ("sizes", "clock", "order", "basics", "tasks")
+_INDEXES: Final = ("sizes", "clock", "order", "basics", "listings", "tasks", "indexes")
 
 
 def _writers(*, notes: bool) -> Writers:
@@ -74,7 +79,7 @@ def _writers(*, notes: bool) -> Writers:
     return Writers(
         claim=writer("claim", *_TASKS, "lanes"),
         take=writer("take", *_INDEXES),
-        apply=writer("apply", *_INDEXES, "keyed"),
+        apply=writer("apply", *_INDEXES, "keyed", "lost", "pending"),
         settle=writer("settle", *_INDEXES),
         claim_limited=writer("claim_limited", *_TASKS, "keyed", "limits", "lanes"),
         take_limited=writer("take_limited", *_INDEXES, "keyed", "limits"),
@@ -85,14 +90,17 @@ SILENT: Final = _writers(notes=False)
 NOTING: Final = _writers(notes=True)
 """They note what they change in the outbox, for the journal."""
 
-ADD: Final = _script("add", "sizes", "order", "basics", "listings", "keyed")
+ADD: Final = _script("add", "sizes", "clock", "order", "basics", "listings", "keyed", "holders", "pending")
+HOLDER: Final = _script("holder", "sizes", "clock", "holders", flag="no-writes")
 ADD_READY: Final = _script("add_ready", "sizes", "order", "basics", "listings")
-ADD_ONE: Final = _script("plant_one", "sizes", "add_one", "order", "basics", "listings")
+ADD_ONE: Final = _script("add_one", "sizes", "order")
 LOOK: Final = _script("look", *_TASKS, "keyed", "limits", drains=True)
 EXTEND: Final = _script("extend", *_INDEXES, drains=True)
-NOTES: Final = _script("notes", drains=True)
+CURTAIL: Final = _script("curtail", *_INDEXES, drains=True)
+TIME: Final = _script("time", "clock", flag="no-writes")
+NOTES: Final = _script("notes", "clock", drains=True)
 NOTED: Final = _script("noted", *_TASKS, drains=True)
-DUE: Final = _script("due", "order", "beyond", flag="no-writes")
+DUE: Final = _script("due", "clock", "order", "beyond", flag="no-writes")
 WALK: Final = _script("walk", "sizes", "order", "beyond", flag="no-writes")
 TALLY: Final = _script("tally", flag="no-writes")
 COUNT: Final = _script("count", "order", "beyond", flag="no-writes")
@@ -100,4 +108,5 @@ PUT: Final = _script("put", drains=True)
 DROP: Final = _script("drop", drains=True)
 PUBLISH: Final = _script("publish")
 REGISTER: Final = _script("register", drains=True)
+MARK: Final = _script("mark", drains=True)
 RETIRE: Final = _script("retire", drains=True)

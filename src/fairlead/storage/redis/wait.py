@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead.storage.redis.client import Call, Client
+from fairlead.storage.redis.client.calls import Call, Client
+from fairlead.storage.redis.client.resp import ReplyError, error_of, is_passing
 from fairlead.storage.redis.keys import Keys
-from fairlead.storage.redis.wire import ReplyError, error_of
 
 _SLICE: Final = 0.5
 """Seconds for which a blocking wait listens to one slot of a Cluster before it turns to the next."""
@@ -47,7 +47,8 @@ class Listener:
     async def _listen(self, doorbells: Sequence[bytes], timeout: float) -> None:
         if timeout >= SHORTEST:
             (reply,) = await self._client.wait([wait_call(doorbells, timeout)], timeout)
-            if isinstance(reply, ReplyError):
+            # If the doorbell is on its way to another node there may be work: whoever looks finds out.
+            if isinstance(reply, ReplyError) and not is_passing(reply):
                 raise error_of(reply)
 
     async def _listen_in_turn(self, groups: Sequence[Sequence[bytes]], timeout: float) -> None:

@@ -50,21 +50,21 @@ def arrive(connection: sqlite3.Connection, task: Task) -> bool:
     spec, status = task.spec, task.status
     queue, kind, requires, priority, _ = lane_columns(task.lane)
     row = (spec.id, status.ready_at, pack(spec), pack(status), queue, kind, requires, priority, UNFILED)
-    return connection.execute(statement("task_arrive"), row).rowcount == 1
+    return connection.execute(statement("arrivals.add"), row).rowcount == 1
 
 
 def file(connection: sqlite3.Connection) -> int:
     """File what has arrived; the number up to which all is filed, above which none is in use."""
-    filed, last = connection.execute(statement("filed")).fetchone()
+    filed, last = connection.execute(statement("arrivals.filed")).fetchone()
     if last is None or last <= filed:
         return int(filed)
-    connection.execute(statement("lane_fill"), (filed,))
+    connection.execute(statement("arrivals.lane_fill"), (filed,))
     enter(connection, filed, last)
     return int(last)
 
 
 def enter(connection: sqlite3.Connection, filed: int, last: int) -> None:
     """Enter tasks above the number that is filed in the directory and in their lanes, which have counted them."""
-    connection.execute(statement("directory_fill"), (filed,))
-    connection.execute(statement("ready_fill"), (filed,))
-    connection.execute(statement("filed_set"), (last,))
+    connection.execute(statement("arrivals.directory_fill"), (filed,))
+    connection.execute(statement("arrivals.ready_fill"), (filed,))
+    connection.execute(statement("arrivals.filed_set"), (last,))

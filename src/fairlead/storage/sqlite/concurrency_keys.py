@@ -12,22 +12,25 @@ import msgspec
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.limits import Limit
-from fairlead.core.task import EXECUTING, QUEUED, Lane, Status
-from fairlead.storage.limiting import (
+from fairlead.core.queues.limits import NEVER, Limit
+from fairlead.core.task import EXECUTING, QUEUED, Lane, Priority, State, Status
+from fairlead.storage.claim_limits import (
     LOOKS_AT_ONCE,
     QUEUE_NAME,
     Front,
-    Gate,
+    LimitGate,
     PlainFront,
     key_name,
     limits_of,
     merge_limited,
     type_name,
 )
-from fairlead.storage.merge import Head
+from fairlead.storage.lane_merge import Head
 from fairlead.storage.sqlite.statements import statement
 from fairlead.storage.values import Claim, Usage, Used
+
+_ANY: Final = Priority.MEDIUM
+"""Where none is asked for."""
 
 _written: Final = msgspec.json.Encoder().encode
 
@@ -37,23 +40,33 @@ def enter(
 ) -> None:
     """Take note of a task of a key as it now stands."""
     if status.state is QUEUED:
-        connection.execute(statement("line_add"), (lane, key, status.ready_at, task_id, number))
-        connection.execute(statement("look_wake"), (queue, key))
+        connection.execute(statement("limits.line_add"), (lane, key, status.ready_at, task_id, number))
+        connection.execute(statement("limits.look_wake"), (queue, key))
     elif status.state is EXECUTING:
-        connection.execute(statement("running_more"), (queue, key))
+        connection.execute(statement("limits.running_more"), (queue, key))
 
 
 def leave(connection: sqlite3.Connection, queue: str, lane: int, key: str, status: Status, task_id: TaskId) -> None:
     """Forget how a task of a key stood."""
     if status.state is QUEUED:
-        connection.execute(statement("line_remove"), (lane, key, status.ready_at, task_id))
-        if connection.execute(statement("front_remove"), (lane, status.ready_at, task_id)).rowcount:
-            connection.execute(statement("front_add"), (lane, key))
-        connection.execute(statement("look_forget"), (queue, key))
+        connection.execute(statement("limits.line_remove"), (lane, key, status.ready_at, task_id))
+        if connection.execute(statement("limits.front_remove"), (lane, status.ready_at, task_id)).rowcount:
+            connection.execute(statement("limits.front_add"), (lane, key))
+        connection.execute(statement("limits.look_forget"), (queue, key))
     elif status.state is EXECUTING:
-        connection.execute(statement("running_less"), (queue, key))
-        connection.execute(statement("running_none"), (queue, key))
-        connection.execute(statement("look_free"), (queue, key))
+        connection.execute(statement("limits.running_less"), (queue, key))
+        connection.execute(statement("limits.running_none"), (queue, key))
+        connection.execute(statement("limits.look_free"), (queue, key))
+
+
+def forget(connection: sqlite3.Connection, queue: str, lane: int, key: str, state: State, task_id: TaskId) -> None:
+    """Forget a task of a key of which it cannot be said how it stood."""
+    row = (
+        connection.execute(statement("limits.line_place"), (lane, key, task_id)).fetchone() if state is QUEUED else (0,)
+    )
+    if row is not None:
+        (ready_at,) = row
+        leave(connection, queue, lane, key, Status(state=state, priority=_ANY, ready_at=ready_at, timeout=0), task_id)
 
 
 def choose(
@@ -61,25 +74,25 @@ def choose(
 ) -> list[Head]:
     """The heads that a claim takes under its limits; lanes of keyed tasks have no cursor."""
     limits = limits_of(claim)
-    connection.execute(statement("due_forget"), (claim.now,))
+    connection.execute(statement("limits.due_forget"), (claim.at,))
     for queue, own in limits.items():
-        _look(connection, queue, _text(own.key), claim.now)
+        _look(connection, queue, own.key, claim.at)
     fronts: list[Front] = [
         _KeyedFront(connection, number, lane, _text(limits[lane.queue].key))
         if heads is None
         else PlainFront(lane, heads)
         for number, lane, heads in lanes
     ]
-    rows = connection.execute(statement("lanes_running"), (json.dumps(list(limits)),))
+    rows = connection.execute(statement("limits.lanes_running"), (json.dumps(list(limits)),))
     running = {(queue, task_type): count for queue, task_type, count in rows}
-    gate = Gate(claim, running, partial(_due, connection), partial(_running_of_key, connection))
+    gate = LimitGate(claim, running, partial(_due, connection), partial(_running_of_key, connection))
     taken = merge_limited(claim, fronts, gate)
-    connection.executemany(statement("due_set"), [(*thing, due) for thing, due in gate.dues().items()])
+    connection.executemany(statement("limits.due_set"), [(*thing, due) for thing, due in gate.dues().items()])
     return taken
 
 
 def usage(connection: sqlite3.Connection, queue: str, task_type: str, key: str | None) -> Usage:
-    rows = connection.execute(statement("lanes_running"), (json.dumps([queue]),))
+    rows = connection.execute(statement("limits.lanes_running"), (json.dumps([queue]),))
     running = {of_type: count for _, of_type, count in rows}
     return Usage(
         queue=Used(sum(running.values()), _due(connection, queue, QUEUE_NAME)),
@@ -91,22 +104,23 @@ def usage(connection: sqlite3.Connection, queue: str, task_type: str, key: str |
 
 
 def _due(connection: sqlite3.Connection, queue: str, name: str) -> Instant | None:
-    row = connection.execute(statement("due_of"), (queue, name)).fetchone()
+    row = connection.execute(statement("limits.due_of"), (queue, name)).fetchone()
     return row[0] if row else None
 
 
 def _running_of_key(connection: sqlite3.Connection, queue: str, key: str) -> int:
-    row = connection.execute(statement("running_of"), (queue, key)).fetchone()
+    row = connection.execute(statement("limits.running_of"), (queue, key)).fetchone()
     return row[0] if row else 0
 
 
-def _look(connection: sqlite3.Connection, queue: str, under: str, now: Instant) -> None:
+def _look(connection: sqlite3.Connection, queue: str, under: Limit, now: Instant) -> None:
     """Let the keys come to the front that may go on by now, or were full by another limit."""
-    keys = [key for (key,) in connection.execute(statement("look_due"), (queue, now, under, LOOKS_AT_ONCE))]
+    given = (queue, now, _text(under), LOOKS_AT_ONCE, under.horizon(now), NEVER)
+    keys = [key for (key,) in connection.execute(statement("limits.look_due"), given)]
     if keys:
-        lanes = [lane for (lane,) in connection.execute(statement("lanes_keyed"), (queue,))]
-        connection.executemany(statement("front_add"), [(lane, key) for key in keys for lane in lanes])
-        connection.executemany(statement("look_done"), [(queue, key) for key in keys])
+        lanes = [lane for (lane,) in connection.execute(statement("limits.lanes_keyed"), (queue,))]
+        connection.executemany(statement("limits.front_add"), [(lane, key) for key in keys for lane in lanes])
+        connection.executemany(statement("limits.look_done"), [(queue, key) for key in keys])
 
 
 def _text(limit: Limit) -> str:
@@ -126,21 +140,21 @@ class _KeyedFront:
     def take(self) -> None:
         if self.head is not None:
             ready_at, task_id, *_ = self.head
-            self._connection.execute(statement("front_remove"), (self._number, ready_at, task_id))
-            self._connection.execute(statement("line_remove"), (self._number, self.key, ready_at, task_id))
-            self._connection.execute(statement("front_add"), (self._number, self.key))
-            self._connection.execute(statement("running_more"), (self.lane.queue, self.key))
-            self._connection.execute(statement("ready_remove"), (self._number, ready_at, task_id))
+            self._connection.execute(statement("limits.front_remove"), (self._number, ready_at, task_id))
+            self._connection.execute(statement("limits.line_remove"), (self._number, self.key, ready_at, task_id))
+            self._connection.execute(statement("limits.front_add"), (self._number, self.key))
+            self._connection.execute(statement("limits.running_more"), (self.lane.queue, self.key))
+            self._connection.execute(statement("change.ready_remove"), (self._number, ready_at, task_id))
         self._advance()
 
     def close(self, until: Instant) -> None:
         if self.head is not None:
             ready_at, task_id, *_ = self.head
-            self._connection.execute(statement("front_remove"), (self._number, ready_at, task_id))
-            self._connection.execute(statement("look_later"), (self.lane.queue, self.key, until, self._under))
+            self._connection.execute(statement("limits.front_remove"), (self._number, ready_at, task_id))
+            self._connection.execute(statement("limits.look_later"), (self.lane.queue, self.key, until, self._under))
         self._advance()
 
     def _advance(self) -> None:
-        row = self._connection.execute(statement("front_head"), (self._number,)).fetchone()
+        row = self._connection.execute(statement("limits.front_head"), (self._number,)).fetchone()
         self.head: Head | None = None if row is None else row[:-1]
         self.key: str = "" if row is None else row[-1]

@@ -20,6 +20,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
+from fairlead.storage.sqlite.file_permissions import bells_of, create_folder, create_pipe, open_pipe
+
 _RINGS_IN_PIPE: Final = 64
 """More are not kept: after a busy time, with nobody waiting, each would send an idle worker to look in vain."""
 _WITHOUT_PIPES: Final = 0.05
@@ -33,7 +35,7 @@ class Doorbell:
     """Rings and waits for one store file. Safe for threads."""
 
     def __init__(self, path: Path) -> None:
-        self._folder = f"{path}-bells"
+        self._folder = str(bells_of(path))
         self._lock = threading.Lock()
         self._ears: dict[str, int] = {}
         self._hands: dict[str, int] = {}
@@ -121,13 +123,11 @@ class Doorbell:
         ear = self._ears.get(queue)
         if ear is None and self._works:
             try:
-                with contextlib.suppress(FileExistsError):
-                    Path(self._folder).mkdir()
                 pipe = self._pipe(queue)
-                with contextlib.suppress(FileExistsError):
-                    os.mkfifo(pipe, 0o600)
+                create_folder(self._folder)
+                create_pipe(pipe)
                 # Opened for writing too, so that the pipe does not end when the last ringer leaves.
-                ear = self._ears[queue] = os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+                ear = self._ears[queue] = open_pipe(pipe, os.O_RDWR)
             except OSError:
                 return None
         return ear
@@ -138,9 +138,9 @@ class Doorbell:
         # Asked first: where nobody has ever waited every submit comes by here, and an error costs more than an answer.
         if hand is None and self._works and os.access(pipe := self._pipe(queue), os.F_OK):
             try:
-                hand = self._hands[queue] = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                hand = self._hands[queue] = open_pipe(pipe, os.O_WRONLY)
             except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.ENXIO, errno.ENOTDIR):
+                if error.errno not in (errno.ENOENT, errno.ENXIO, errno.ENOTDIR, errno.ELOOP):
                     self._works = False
                 return None
         return hand

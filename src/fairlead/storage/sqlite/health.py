@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from fairlead.core.diagnosis import SQLITE_FULL, SQLITE_NORMAL, Examination, Finding, Level, Tier, durability, unknown
+from fairlead.core.health.diagnosis import (
+    SQLITE_FULL,
+    SQLITE_NORMAL,
+    Examination,
+    Finding,
+    Level,
+    Tier,
+    durability,
+    unknown,
+)
+from fairlead.storage.sqlite.file_permissions import privacy
 from fairlead.storage.sqlite.statements import statement
 
 CHECKED: Final = 256 * 1024 * 1024
@@ -41,23 +50,30 @@ def facts_of(connection: sqlite3.Connection) -> Facts:
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     (synchronous,) = connection.execute("PRAGMA synchronous").fetchone()
     (version,) = connection.execute("SELECT max(version) FROM migration").fetchone()
-    (orphans,) = connection.execute(statement("orphans"), (_LOOKED_AT,)).fetchone()
+    (orphans,) = connection.execute(statement("health.orphans"), (_LOOKED_AT,)).fetchone()
     return Facts(journal_mode=mode, synchronous=_SYNCHRONOUS[synchronous], version=version, orphans=orphans)
 
 
-def examined(facts: Facts, path: Path) -> Examination:
-    """What the facts and the file mean."""
+def examined(facts: Facts, path: Path, *, writes: bool = True) -> Examination:
+    """What the facts and the file mean, to a process that may write it or may not."""
     tier = SQLITE_FULL if facts.synchronous in ("FULL", "EXTRA") else SQLITE_NORMAL
-    return Examination(tier=tier, findings=(*_judged(facts, tier), *_file(path)))
+    return Examination(tier=tier, findings=(*_judged(facts, tier, writes), *_file(path)))
 
 
-def _judged(facts: Facts, tier: Tier) -> Iterable[Finding]:
+def _judged(facts: Facts, tier: Tier, writes: bool) -> Iterable[Finding]:
     if tier is SQLITE_FULL:
         yield durability(tier)
     else:
         yield durability(tier, Level.YELLOW, "leave ?synchronous out of the store URL to survive a power loss, too")
     yield Finding(what="SQLite", value=f"{sqlite3.sqlite_version}, schema version {facts.version}")
-    if facts.journal_mode.lower() != "wal":
+    if not writes:
+        yield Finding(
+            what="access",
+            level=Level.YELLOW,
+            value="read-only for this user: from here nothing can be submitted, run or changed",
+            remedy="make the file and its folder writable for this user, unless others are to do that",
+        )
+    elif facts.journal_mode.lower() != "wal":
         yield Finding(
             what="journal mode",
             level=Level.RED,
@@ -90,14 +106,14 @@ def _file(path: Path) -> Iterable[Finding]:
     # Half a megabyte, which a process that looks at no disk can do without.
 
     try:
-        mode = path.stat().st_mode
+        private = privacy(path)
         free = shutil.disk_usage(path).free
         wal = path.with_name(f"{path.name}-wal")
         wal_size = wal.stat().st_size if wal.exists() else 0
     except OSError as error:
         yield unknown("file", error, f"make {path} and its folder readable for this user")
         return
-    yield writable(mode)
+    yield private
     yield disk(free)
     if wal_size > _LONG_WAL:
         yield Finding(
@@ -106,19 +122,6 @@ def _file(path: Path) -> Iterable[Finding]:
             value=f"{wal_size / 1024**2:,.0f} MB: a process that reads for very long keeps it from shrinking",
             remedy="look for a backup or a shell that has the file open, and end it",
         )
-
-
-def writable(mode: int) -> Finding:
-    """Who may write the file, by its mode."""
-    shown = stat.filemode(mode)
-    if mode & stat.S_IWOTH:
-        return Finding(
-            what="permissions",
-            level=Level.YELLOW,
-            value=f"{shown}: every user of this host may change tasks",
-            remedy="chmod o-w the file and the folder it is in",
-        )
-    return Finding(what="permissions", value=shown)
 
 
 def disk(free: int) -> Finding:
@@ -130,6 +133,15 @@ def disk(free: int) -> Finding:
 
 def sound(path: Path) -> Finding:
     """Whether the file is sound, read through on a connection of its own so that nobody waits for it."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            return soundness(connection, path)
+    except sqlite3.Error as error:
+        return _unsound(str(error))
+
+
+def soundness(connection: sqlite3.Connection, path: Path) -> Finding:
+    """Whether the file is sound, by a connection that nobody else waits for."""
     size = path.stat().st_size
     if size > CHECKED:
         return Finding(
@@ -137,12 +149,13 @@ def sound(path: Path) -> Finding:
             value=f"not checked: a file of {size / 1024**2:,.0f} MB takes long; `PRAGMA quick_check` does it",
         )
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-            (answer, *_) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        (answer, *_) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
         answer = str(error)
-    if answer == "ok":
-        return Finding(what="integrity", value="quick_check finds no fault")
+    return Finding(what="integrity", value="quick_check finds no fault") if answer == "ok" else _unsound(answer)
+
+
+def _unsound(answer: str) -> Finding:
     return Finding(
         what="integrity",
         level=Level.RED,

@@ -33,9 +33,9 @@ class LaneBook:
         number = self._numbers.get(lane)
         if number is None:
             columns = lane_columns(lane)
-            row = self._connection.execute(statement("lane_number"), columns).fetchone()
+            row = self._connection.execute(statement("lanes.number"), columns).fetchone()
             if row is None:
-                row = (self._connection.execute(statement("lane_add"), columns).lastrowid,)
+                row = (self._connection.execute(statement("lanes.add"), columns).lastrowid,)
             number = self._numbers[lane] = int(row[0])
             self._lanes[number] = lane
         return number
@@ -44,7 +44,7 @@ class LaneBook:
         """The lane with this number."""
         lane = self._lanes.get(number)
         if lane is None:
-            row = self._connection.execute(statement("lane_named"), (number,)).fetchone()
+            row = self._connection.execute(statement("lanes.named"), (number,)).fetchone()
             lane = self._lanes[number] = lane_of(*row)
         return lane
 
@@ -75,9 +75,9 @@ class LaneBook:
     def write(self) -> dict[str, int]:
         """Write the counts, and forget lanes without tasks; how many tasks of each queue became ready."""
         moved = {number: changes for number, changes in self._changes.items() if any(changes)}
-        self._connection.executemany(statement("lane_count"), [(*changes, lane) for lane, changes in moved.items()])
+        self._connection.executemany(statement("lanes.count"), [(*changes, lane) for lane, changes in moved.items()])
         if left := [(lane,) for lane, changes in moved.items() if sum(changes) < 0]:
-            self._connection.executemany(statement("lane_forget"), left)
+            self._connection.executemany(statement("lanes.forget"), left)
         return self._ready
 
 
@@ -92,7 +92,7 @@ def counts_of(things: Iterable[Thing]) -> dict[Thing, int]:
 
 def ready_lanes(connection: sqlite3.Connection, queues: Iterable[str]) -> list[tuple[int, Lane]]:
     """The lanes of these queues that have ready tasks."""
-    rows = connection.execute(statement("lanes_ready"), (json.dumps(list(queues)),))
+    rows = connection.execute(statement("lanes.ready"), (json.dumps(list(queues)),))
     return [(number, lane_of(*columns)) for number, *columns in rows]
 
 
@@ -103,4 +103,9 @@ def lane_columns(lane: Lane) -> tuple[str, str, str, int, bool]:
 
 def lane_of(queue: str, kind: str, requires: str, priority: int, keyed: int) -> Lane:
     """A lane from its columns."""
-    return Lane(queue, kind, tuple(requires.split(",")) if requires else (), Priority(priority), bool(keyed))
+    return Lane(queue, kind, required_by(requires), Priority(priority), bool(keyed))
+
+
+def required_by(column: str) -> tuple[str, ...]:
+    """What a lane requires, from its column."""
+    return tuple(column.split(",")) if column else ()

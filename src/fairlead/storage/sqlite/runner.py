@@ -15,13 +15,24 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
 from fairlead.core.errors import StoreUnavailable
-from fairlead.storage.sqlite.database import PATIENCE, Connection, is_busy, named, patiently, transact
+from fairlead.storage.deadline import left
+from fairlead.storage.sqlite.database import (
+    PATIENCE,
+    Connection,
+    check_file,
+    is_busy,
+    locked,
+    named,
+    patiently,
+    transact,
+)
 
 Result = TypeVar("Result")
 Operation = Callable[[Connection], Result]
@@ -32,7 +43,13 @@ _GROUP_LIMIT: Final = 256
 class Runner(Protocol):
     """Runs operations on one connection."""
 
-    async def run(self, operation: Operation[Result]) -> Result: ...
+    async def run(self, operation: Operation[Result], *, alone: Operation[Result | None] | None = None) -> Result:
+        """What an operation answers, committed.
+
+        `alone` is the same by a single statement, which needs no transaction around it where nothing shares the commit;
+        when it answers None it has done nothing, and the operation is run.
+        """
+        ...
 
     async def close(self) -> None: ...
 
@@ -49,25 +66,24 @@ class InlineRunner:
         self._closed = False
         self._process = os.getpid()
 
-    async def run(self, operation: Operation[Result]) -> Result:
-        return self._run(operation, single=False)
-
-    def run_single(self, operation: Operation[Result]) -> Result:
-        """Run an operation of a single statement, which is a transaction by itself."""
-        return self._run(operation, single=True)
-
-    def _run(self, operation: Operation[Result], *, single: bool) -> Result:
+    async def run(self, operation: Operation[Result], *, alone: Operation[Result | None] | None = None) -> Result:
         _check_process(self._process, self._path)
-        with self._lock:
+        patience = left(self._patience)
+        deadline = time.monotonic() + patience
+        if not self._lock.acquire(timeout=patience):
+            raise locked(self._path, self._patience)
+        try:
             if self._closed:
                 raise _closed(self._path)
-            deadline = time.monotonic() + self._patience
-            try:
-                if single:
-                    return patiently(operation, self._connection, deadline)
-                return transact(self._connection, self._begin, operation, deadline)
-            except sqlite3.Error as error:
-                raise named(error, self._path, self._patience) from error
+            result = None if alone is None else patiently(alone, self._connection, deadline)
+            if result is None:
+                result = transact(self._connection, self._begin, operation, deadline)
+            check_file(self._connection)
+            return result
+        except sqlite3.Error as error:
+            raise named(error, self._path, self._patience) from error
+        finally:
+            self._lock.release()
 
     async def close(self) -> None:
         if os.getpid() != self._process:
@@ -83,6 +99,8 @@ class _Call(Struct):
     operation: Operation[Any]
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+    deadline: float
+    alone: Operation[Any] | None
     result: Any = None
     error: Exception | None = None
 
@@ -102,10 +120,10 @@ class ThreadRunner:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, operation: Operation[Result]) -> Result:
+    async def run(self, operation: Operation[Result], *, alone: Operation[Result | None] | None = None) -> Result:
         _check_process(self._process, self._path)
         loop = asyncio.get_running_loop()
-        call = _Call(operation, loop, loop.create_future())
+        call = _Call(operation, loop, loop.create_future(), time.monotonic() + left(self._patience), alone)
         # A call behind the end of the line would never be answered.
         with self._lock:
             if self._closed:
@@ -127,7 +145,7 @@ class ThreadRunner:
     def _work(self) -> None:
         try:
             while group := self._next_group():
-                self._run_group(group, time.monotonic() + self._patience)
+                self._run_group(group)
                 self._deliver(group)
         finally:
             self._connection.close()
@@ -145,30 +163,57 @@ class ThreadRunner:
             self._calls.put(None)
         return group
 
-    def _run_group(self, group: list[_Call], deadline: float) -> None:
-        def operate(connection: Connection) -> None:
-            for call in group:
-                call.result = call.operation(connection)
-
-        try:
-            transact(self._connection, self._begin, operate, deadline)
-        except Exception as error:
-            if len(group) > 1 and not is_busy(error):
+    def _run_group(self, group: list[_Call]) -> None:
+        """Run what arrived together; each call waits for other processes no longer than its own time."""
+        while group:
+            error = self._try_group(group)
+            if error is None:
+                return
+            if not is_busy(error) and len(group) > 1:
                 # One call's fault, or one call too much for the disk, must not be the others': each gets its own try.
                 for call in group:
-                    self._run_group([call], deadline)
+                    self._run_group([call])
                 return
-            for call in group:
+            now = time.monotonic()
+            over = [call for call in group if not is_busy(error) or call.deadline <= now]
+            for call in over:
                 call.error = named(error, self._path, self._patience) if isinstance(error, sqlite3.Error) else error
+            group = [call for call in group if call.error is None]
+
+    def _try_group(self, group: list[_Call]) -> Exception | None:
+        try:
+            if len(group) == 1:
+                self._run_call(group[0])
+            else:
+                deadline = min([call.deadline for call in group])
+                transact(self._connection, self._begin, partial(_operate, group), deadline)
+            check_file(self._connection)
+        except Exception as error:
+            return error
+        return None
+
+    def _run_call(self, call: _Call) -> None:
+        # Not the result that it may have from a transaction with others, which was rolled back.
+        result = None if call.alone is None else patiently(call.alone, self._connection, call.deadline)
+        if result is None:
+            result = transact(self._connection, self._begin, call.operation, call.deadline)
+        call.result = result
 
     def _deliver(self, group: list[_Call]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[_Call]] = {}
-        for call in group:
-            by_loop.setdefault(call.loop, []).append(call)
+        by_loop = {group[0].loop: group}
+        if len(group) > 1:
+            by_loop = {}
+            for call in group:
+                by_loop.setdefault(call.loop, []).append(call)
         for loop, calls in by_loop.items():
             # A loop that was closed meanwhile has no one left who waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve, calls)
+
+
+def _operate(group: list[_Call], connection: Connection) -> None:
+    for call in group:
+        call.result = call.operation(connection)
 
 
 def _resolve(calls: list[_Call]) -> None:

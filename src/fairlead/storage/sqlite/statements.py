@@ -1,4 +1,4 @@
-"""The SQL, one file per statement, read once."""
+"""The statements of `sql/`, and those that take many rows."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from fairlead.storage.sql_files import statements_in
+
 # Not by `importlib.resources`, which is for packages inside archives and brings in what reads and makes those.
 FOLDER: Final = Path(__file__).parent
 
+statement: Final = statements_in(FOLDER / "sql")
+"""The statement of a name."""
+
 _ROWS_AT_ONCE: Final = (100, 10, 1)
 """Few sizes, so that each is prepared once and found again."""
-
-
-@functools.cache
-def statement(name: str) -> str:
-    """The statement in `sql/<name>.sql`."""
-    return (FOLDER / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def write_rows(connection: sqlite3.Connection, name: str, rows: Sequence[tuple[object, ...]]) -> None:

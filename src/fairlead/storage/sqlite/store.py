@@ -13,17 +13,22 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from fairlead.core.diagnosis import Examination
-from fairlead.core.errors import InvalidSettings
+from fairlead.core.errors import FairleadError
+from fairlead.core.health.diagnosis import Examination, Finding
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
-from fairlead.storage.sqlite import examining, feeding, filing, keyed, reading, writing
+from fairlead.storage.deadline import Budget, timed_store
+from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Location, Quarantine, Removal
+from fairlead.storage.sqlite import arrivals, concurrency_keys, health, read, write, write_errors
+from fairlead.storage.sqlite import feed as feeding
 from fairlead.storage.sqlite.database import PATIENCE, connect
 from fairlead.storage.sqlite.doorbell import Doorbell
-from fairlead.storage.sqlite.runner import InlineRunner, Runner, ThreadRunner
+from fairlead.storage.sqlite.file_permissions import privacy
+from fairlead.storage.sqlite.read import Found
+from fairlead.storage.sqlite.read_only import Reader, Refuser, may_write
+from fairlead.storage.sqlite.runner import InlineRunner, Operation, Result, Runner, ThreadRunner
 from fairlead.storage.values import (
-    Added,
     Beat,
     Change,
     Claim,
@@ -38,92 +43,105 @@ from fairlead.storage.values import (
     Verdict,
 )
 
-_SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA")
 
-
+@timed_store
 class SqliteStore:
     """Tasks in a file. See `fairlead.storage.protocol` for the contract."""
 
     def __init__(
         self, path: Path, *, blocking: bool = False, synchronous: str = "FULL", patience: float = PATIENCE
     ) -> None:
-        if synchronous.upper() not in _SYNCHRONOUS:
-            raise InvalidSettings(f"synchronous={synchronous!r} is unknown; use one of {', '.join(_SYNCHRONOUS)}")
         path = path.resolve()
         self._blocking = blocking
         self._path = path
+        self.budget = Budget(patience, path, blocking=blocking)
+        self.quarantine = Quarantine(self, self._set_aside, self._locate)
         self._bell = Doorbell(path)
-        writing = connect(path, synchronous=synchronous, patience=patience)
-        reading = connect(path, synchronous=synchronous, patience=patience)
-        # A read waits only while another process repairs the file, so there it may be left to SQLite.
-        reading.execute(f"PRAGMA busy_timeout = {round(patience * 1_000)}")
-        self._writer: Runner
+        self._writer: Runner = Refuser(path)
+        self._writes = may_write(path)
         self._reader: Runner
-        self._inline: InlineRunner | None = None
-        """The writer, if it runs single statements where they are called."""
-        if blocking:
+        if self._writes:
+            self._open(path, synchronous, patience)
+        else:
+            self._reader = Reader(path, blocking=blocking, synchronous=synchronous, patience=patience)
+
+    def _open(self, path: Path, synchronous: str, patience: float) -> None:
+        """Connect for reading and writing."""
+        write = connect(path, synchronous=synchronous, patience=patience)
+        read = connect(path, synchronous=synchronous, patience=patience)
+        # A read waits only while another process repairs the file, so there it may be left to SQLite.
+        read.execute(f"PRAGMA busy_timeout = {round(patience * 1_000)}")
+        if self._blocking:
             # Its commits are small, and take longer while the log grows: it is kept short, though not so short that
             # checkpoints would be a large part of the work.
-            writing.execute("PRAGMA wal_autocheckpoint = 250")
-            self._writer = self._inline = InlineRunner(writing, path, "BEGIN IMMEDIATE", patience)
-            self._reader = InlineRunner(reading, path, "BEGIN", patience)
+            write.execute("PRAGMA wal_autocheckpoint = 250")
+            self._writer = InlineRunner(write, path, "BEGIN IMMEDIATE", patience)
+            self._reader = InlineRunner(read, path, "BEGIN", patience)
         else:
-            self._writer = ThreadRunner(writing, path, "BEGIN IMMEDIATE", "fairlead-sqlite-writer", patience)
-            self._reader = ThreadRunner(reading, path, "BEGIN", "fairlead-sqlite-reader", patience)
+            self._writer = ThreadRunner(write, path, "BEGIN IMMEDIATE", "fairlead-sqlite-writer", patience)
+            self._reader = ThreadRunner(read, path, "BEGIN", "fairlead-sqlite-reader", patience)
 
-    async def add(self, tasks: Sequence[Task], *, now: Instant, bounds: Mapping[str, int]) -> list[Receipt]:
-        if self._inline is not None and filing.may_arrive(tasks, bounds):
-            (task,) = tasks
-            if self._inline.run_single(partial(filing.arrive, task=task)):
-                self._bell.ring({task.spec.queue: 1})
-                return [Added()]
-        receipts, ready = await self._writer.run(partial(writing.add, tasks=tasks, now=now, bounds=bounds))
+    async def add(
+        self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
+    ) -> list[Receipt]:
+        operation = partial(write.add, tasks=tasks, now=now, bounds=bounds)
+        alone = partial(write.add_alone, task=tasks[0]) if arrivals.may_arrive(tasks, bounds) else None
+        receipts, ready = await self._change(operation, alone)
         self._bell.ring(ready)
         return receipts
 
     async def claim(self, claim: Claim) -> list[Task]:
-        return await self._writer.run(partial(writing.claim, request=claim))
+        return await self._write(partial(write.claim, request=claim))
 
-    async def extend(self, beats: Sequence[Beat], *, until: Instant, grace: Span) -> list[Pulse]:
-        return await self._writer.run(partial(writing.extend, beats=beats, until=until, grace=grace))
+    async def extend(
+        self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
+    ) -> list[Pulse]:
+        return await self._write(partial(write.extend, beats=beats, lease=lease, grace=grace, now=now))
+
+    async def curtail(self, *, lease: Span, limit: int, now: Instant | None = None) -> int:
+        return await self._write(partial(write.curtail, lease=lease, limit=limit, now=now))
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
-        verdicts, ready = await self._writer.run(partial(writing.apply, changes=changes))
+        changed = partial(write.apply, changes=changes)
+        verdicts, ready = await self._change(changed, given=partial(write_errors.store_all, changes=changes))
         self._bell.ring(ready)
         return verdicts
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
-        return await self._reader.run(partial(reading.get, ids=ids))
+        return await self._read(partial(read.get, ids=ids))
 
-    async def due(self, now: Instant, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
-        return await self._reader.run(partial(reading.due, now=now, limit=limit, after=after))
+    async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
+        return await self._read(partial(read.due, now=now, limit=limit, after=after))
+
+    async def holder(self, queue: str, key: str, *, now: Instant | None = None) -> TaskId | None:
+        return await self._reader.run(partial(read.holder, queue=queue, key=key, now=now))
 
     async def find(
         self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
     ) -> list[Task]:
-        find = partial(reading.find, matching=matching, limit=limit, newest_first=newest_first, after=after)
-        return await self._reader.run(find)
+        find = partial(read.find, matching=matching, limit=limit, newest_first=newest_first, after=after)
+        return await self._read(find)
 
     async def tally(self) -> Tally:
-        return await self._reader.run(reading.tally)
+        return await self._reader.run(read.tally)
 
     async def count(self, stretches: Sequence[Stretch]) -> list[int]:
-        return await self._reader.run(partial(reading.count, stretches=stretches))
+        return await self._reader.run(partial(read.count, stretches=stretches))
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
-        return await self._reader.run(partial(keyed.usage, queue=queue, task_type=task_type, key=key))
+        return await self._reader.run(partial(concurrency_keys.usage, queue=queue, task_type=task_type, key=key))
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
-        return await self._writer.run(partial(writing.put, kind=kind, name=name, value=value, expected=expected))
+        return await self._change(partial(write.put, kind=kind, name=name, value=value, expected=expected))
 
     async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
-        return await self._writer.run(partial(writing.drop, kind=kind, name=name, expected=expected))
+        return await self._writer.run(partial(write.drop, kind=kind, name=name, expected=expected))
 
     async def scan(self, kind: str) -> list[Record]:
-        return await self._reader.run(partial(reading.scan, kind=kind))
+        return await self._reader.run(partial(read.scan, kind=kind))
 
     async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
-        await self._writer.run(partial(feeding.publish, values=values, now=now, keep=keep))
+        await self._change(partial(feeding.publish, values=values, now=now, keep=keep))
 
     async def feed(self, after: str | None, limit: int) -> list[FeedEntry]:
         return await self._reader.run(partial(feeding.feed, after=after, limit=limit))
@@ -141,10 +159,61 @@ class SqliteStore:
         return None
 
     async def examine(self) -> Examination:
-        facts = await self._reader.run(examining.facts_of)
-        found = examining.examined(facts, self._path)
-        whole = examining.sound(self._path) if self._blocking else await asyncio.to_thread(examining.sound, self._path)
-        return replace(found, findings=(*found.findings, whole))
+        facts = await self._reader.run(health.facts_of)
+        found = health.examined(facts, self._path, writes=self._writes)
+        return replace(found, findings=(*found.findings, await self._soundness()))
+
+    def privacy(self) -> Finding:
+        """Who else may open the file."""
+        return privacy(self._path)
+
+    async def _soundness(self) -> Finding:
+        if not self._writes:
+            return await self._reader.run(partial(health.soundness, path=self._path))
+        return health.sound(self._path) if self._blocking else await asyncio.to_thread(health.sound, self._path)
+
+    async def _read(self, operation: Operation[list[Found]]) -> list[Found]:
+        """What an operation reads. What it met that cannot be decoded is set aside, and is not in its answer."""
+        try:
+            return await self._reader.run(operation)
+        except Damaged as met:
+            if self._writes:
+                await self.quarantine.set_aside(met.found)
+            answer: list[Found] = met.answer
+            return answer
+
+    async def _write(self, operation: Operation[Result], alone: Operation[Result | None] | None = None) -> Result:
+        """Run an operation that writes, again without what it met that cannot be decoded."""
+        while True:
+            try:
+                return await self._writer.run(operation, alone=alone)
+            except Damaged as met:
+                await self.quarantine.clear(met.found)
+
+    async def _change(
+        self,
+        operation: Operation[Result],
+        alone: Operation[Result | None] | None = None,
+        given: Operation[object] | None = None,
+    ) -> Result:
+        """`_write`, of what a caller gives; raises StoreMismatch when the file is damaged where nothing is set aside.
+
+        `given` stores what the caller gives where there is nothing else; mostly the operation does.
+        """
+        try:
+            return await self._write(operation, alone)
+        except UNDECODABLE as error:
+            if isinstance(error, FairleadError) or write_errors.is_callers(given or operation):
+                raise
+            raise self.budget.unsound(error) from error
+
+    async def _set_aside(self, damage: Damage) -> Removal:
+        removal, ready = await self._write(partial(write.set_aside, damage=damage))
+        self._bell.ring(ready)
+        return removal
+
+    async def _locate(self, damage: Damage) -> Location | None:
+        return await self._reader.run(partial(read.locate, task_id=damage.id))
 
     async def close(self) -> None:
         await self._writer.close()

@@ -49,7 +49,7 @@ class ChangingClauses:
         task = a_task()
         await add(store, task)
         claimed = await claim_one(store)
-        await store.extend([a_beat(claimed, progress=Progress(percent=50))], until=NOW + LEASE, grace=GRACE)
+        await store.extend([a_beat(claimed, progress=Progress(percent=50))], lease=LEASE, now=NOW, grace=GRACE)
         failed = await settle(store, claimed, Failed(failure=a_failure(), after=0))
         assert await contents(store) == [failed]
         bare = replace(task.status, version=99)
@@ -158,7 +158,7 @@ class ChangingClauses:
         """G2: its guard does not look at beats."""
         await add(store, a_task())
         task = await claim_one(store)
-        await store.extend([a_beat(task)] * 3, until=NOW + LEASE, grace=GRACE)
+        await store.extend([a_beat(task)] * 3, lease=LEASE, now=NOW, grace=GRACE)
         assert await store.apply([a_settle(task, Completed())]) == [APPLIED]
 
     async def test_an_ended_lease_still_settles_until_it_is_swept(self, store: Store) -> None:
@@ -183,7 +183,7 @@ class ChangingClauses:
         task = await claim_one(store)
         looked = task
         assert await store.due(NOW + LEASE, 5) == [looked]
-        await store.extend([a_beat(task)], until=NOW + 2 * LEASE, grace=GRACE)
+        await store.extend([a_beat(task)], lease=2 * LEASE, now=NOW, grace=GRACE)
         assert await store.apply([a_decision(looked, AlarmRang(), NOW + LEASE)]) == [STALE]
         fresh = await read(store, task)
         assert fresh is not None
@@ -194,7 +194,7 @@ class ChangingClauses:
         """G2: beats tell them apart, not the end of the lease."""
         await add(store, a_task())
         task = await claim_one(store)
-        await store.extend([a_beat(task)], until=NOW, grace=GRACE)
+        await store.extend([a_beat(task)], lease=0, now=NOW, grace=GRACE)
         assert await store.apply([a_decision(task, AlarmRang(), NOW + LEASE)]) == [STALE]
 
     async def test_of_two_decisions_on_one_look_one_is_applied(self, store: Store) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from fairlead.core.events import AlarmRang, Completed, Failed, HandedBack
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MINUTE, SECOND
-from fairlead.core.order import Weighted
+from fairlead.core.queues.order import Weighted
 from fairlead.core.task import Lease, Priority, Progress, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Claim
@@ -29,13 +29,13 @@ from fairlead.testing.steps import add, apply_one, claim_one, contents, ids, rea
 
 def as_claimed(task: Task, claim: Claim) -> Task:
     """The task as the claim must leave it."""
-    end = min(claim.until, claim.now + task.status.timeout + claim.grace)
+    end = claim.at + min(claim.lease, task.status.timeout + claim.grace)
     status = replace(
         task.status,
         state=State.EXECUTING,
         version=task.status.version + 1,
         attempts=task.status.attempts + 1,
-        started_at=claim.now,
+        started_at=claim.at,
         lease=Lease(token=claim.token, worker=claim.worker, until=end),
         alarm=end,
     )
@@ -158,7 +158,7 @@ class ClaimingClauses:
         """C3: attempts go on counting, and what an earlier attempt left stays."""
         await add(store, a_task())
         first = await claim_one(store)
-        await store.extend([a_beat(first, progress=Progress(percent=5))], until=NOW + LEASE, grace=GRACE)
+        await store.extend([a_beat(first, progress=Progress(percent=5))], lease=LEASE, now=NOW, grace=GRACE)
         failed = await settle(store, first, Failed(failure=a_failure(), after=0))
         claim = a_claim(now=NOW + SECOND)
         second = await claim_one(store, claim)

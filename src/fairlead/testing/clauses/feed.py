@@ -9,7 +9,7 @@ from fairlead.core.instant import SECOND, Instant
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import FeedEntry
 from fairlead.testing.builders import NOW
-from fairlead.testing.clauses.adding import ODD_BYTES
+from fairlead.testing.clauses.add import ODD_BYTES
 
 MANY = 10_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.core.diagnosis import TIERS, Level
+from fairlead.core.health.diagnosis import TIERS, Level
 from fairlead.storage.protocol import Examined, Store
 from fairlead.testing.builders import a_task
 from fairlead.testing.steps import add, claim_one

@@ -23,7 +23,7 @@ from fairlead.testing.builders import (
     an_id,
     some_tasks,
 )
-from fairlead.testing.clauses.adding import ODD_TEXT
+from fairlead.testing.clauses.add import ODD_TEXT
 from fairlead.testing.steps import add, apply_one, ask_to_cancel, claim_one, contents, ids, read, settle
 
 
@@ -46,7 +46,7 @@ class HeartbeatClauses:
         await add(store, a_task())
         task = await claim_one(store)
         until = NOW + LEASE + SECOND
-        assert await store.extend([a_beat(task)], until=until, grace=GRACE) == [Pulse.HELD]
+        assert await store.extend([a_beat(task)], lease=LEASE, now=NOW + SECOND, grace=GRACE) == [Pulse.HELD]
         extended = as_extended(task, until)
         assert await read(store, task) == extended
         assert await store.due(until - 1, 10) == []
@@ -58,17 +58,31 @@ class HeartbeatClauses:
         await add(store, a_task())
         task = await claim_one(store)
         until = NOW + MINUTE
-        assert await store.extend([a_beat(task)] * 3, until=until, grace=GRACE) == [Pulse.HELD] * 3
-        assert await store.extend([a_beat(task)], until=until, grace=GRACE) == [Pulse.HELD]
+        assert await store.extend([a_beat(task)] * 3, lease=MINUTE, now=NOW, grace=GRACE) == [Pulse.HELD] * 3
+        assert await store.extend([a_beat(task)], lease=MINUTE, now=NOW, grace=GRACE) == [Pulse.HELD]
         assert await read(store, task) == as_extended(task, until, beats=4)
 
-    async def test_a_heartbeat_never_moves_the_lease_back(self, store: Store) -> None:
-        """H1: one that asks for less is still a heartbeat."""
+    async def test_a_lease_that_ends_later_than_its_length_from_now_is_cut(self, store: Store) -> None:
+        """H1: or a worker that dies after the clock went back would not be noticed for as long as it went back."""
         await add(store, a_task())
         task = await claim_one(store)
-        assert await store.extend([a_beat(task)], until=NOW + SECOND, grace=GRACE) == [Pulse.HELD]
-        assert await read(store, task) == as_extended(task, NOW + LEASE)
-        assert await store.due(NOW + LEASE - 1, 10) == []
+        earlier = NOW - 60 * MINUTE
+        assert await store.extend([a_beat(task)], lease=LEASE, now=earlier, grace=GRACE) == [Pulse.HELD]
+        begun = Task(task.spec, replace(task.status, started_at=earlier))
+        assert await read(store, task) == as_extended(begun, earlier + LEASE)
+        assert await store.due(earlier + LEASE - 1, 10) == []
+        assert ids(await store.due(earlier + LEASE, 10)) == [task.id]
+
+    async def test_an_attempt_that_begins_ahead_of_the_clock_has_its_timeout_from_now(self, store: Store) -> None:
+        """H1: a worker that hangs does not hold its task the longer for a clock that went back."""
+        await add(store, a_task(timeout=5 * SECOND))
+        task = await claim_one(store)
+        earlier = NOW - 60 * MINUTE
+        for beat in range(10):
+            await store.extend([a_beat(task)], lease=LEASE, now=earlier + beat * 10 * SECOND, grace=SECOND)
+        stored = await read(store, task)
+        assert stored is not None
+        assert (stored.status.started_at, stored.status.alarm) == (earlier, earlier + 6 * SECOND)
 
     async def test_a_lease_is_never_extended_past_the_timeout_and_its_grace(self, store: Store) -> None:
         """H1: so that a worker that hangs loses the task too."""
@@ -76,26 +90,27 @@ class HeartbeatClauses:
         task = await claim_one(store, a_claim(now=NOW + SECOND))
         latest = NOW + SECOND + MINUTE + GRACE
         for until in (latest - 1, latest, latest + 1, latest + 60 * MINUTE):
-            assert await store.extend([a_beat(task)], until=until, grace=GRACE) == [Pulse.HELD]
+            now = until - LEASE
+            assert await store.extend([a_beat(task)], lease=LEASE, now=now, grace=GRACE) == [Pulse.HELD]
             stored = await read(store, task)
             assert stored is not None
             assert stored.status.alarm == min(until, latest)
         assert await read(store, task) == as_extended(task, latest, beats=4)
 
-    async def test_a_smaller_grace_does_not_move_the_lease_back(self, store: Store) -> None:
-        """H1: never back, whatever the cap is now."""
+    async def test_a_smaller_grace_cuts_the_lease(self, store: Store) -> None:
+        """H1: the cap is that of the heartbeat."""
         await add(store, a_task(timeout=5 * SECOND))
         task = await claim_one(store, a_claim(grace=20 * SECOND))
         assert task.status.alarm == NOW + 25 * SECOND
-        assert await store.extend([a_beat(task)], until=NOW + LEASE, grace=SECOND) == [Pulse.HELD]
-        assert await read(store, task) == as_extended(task, NOW + 25 * SECOND)
+        assert await store.extend([a_beat(task)], lease=LEASE, now=NOW, grace=SECOND) == [Pulse.HELD]
+        assert await read(store, task) == as_extended(task, NOW + 6 * SECOND)
 
     async def test_the_cap_follows_the_timeout_that_has_grown(self, store: Store) -> None:
         """H1: the status's timeout, not the spec's."""
         task = a_task(timeout=5 * SECOND)
         await add(store, Task(task.spec, replace(task.status, timeout=MINUTE)))
         claimed = await claim_one(store)
-        await store.extend([a_beat(claimed)], until=NOW + 5 * MINUTE, grace=GRACE)
+        await store.extend([a_beat(claimed)], lease=5 * MINUTE, now=NOW, grace=GRACE)
         assert await read(store, task) == as_extended(claimed, NOW + MINUTE + GRACE)
 
     async def test_a_progress_report_replaces_the_old_one(self, store: Store) -> None:
@@ -105,15 +120,15 @@ class HeartbeatClauses:
         first = Progress(percent=12.5, message="an eighth", at=NOW + 1)
         second = Progress(percent=0.0, message=ODD_TEXT)
         until = NOW + LEASE
-        await store.extend([a_beat(task, progress=first)], until=until, grace=GRACE)
-        await store.extend([a_beat(task)], until=until, grace=GRACE)
+        await store.extend([a_beat(task, progress=first)], lease=LEASE, now=NOW, grace=GRACE)
+        await store.extend([a_beat(task)], lease=LEASE, now=NOW, grace=GRACE)
         assert await read(store, task) == as_extended(task, until, first, beats=2)
-        await store.extend([a_beat(task, progress=second)], until=until, grace=GRACE)
+        await store.extend([a_beat(task, progress=second)], lease=LEASE, now=NOW, grace=GRACE)
         assert await read(store, task) == as_extended(task, until, second, beats=3)
 
     async def test_extending_nothing_answers_nothing(self, store: Store) -> None:
         """H1: an empty batch."""
-        assert await store.extend([], until=NOW + LEASE, grace=GRACE) == []
+        assert await store.extend([], lease=LEASE, now=NOW, grace=GRACE) == []
 
     async def test_a_large_batch_of_heartbeats_is_answered_in_order(self, store: Store) -> None:
         """H1: 1,500 beats, every third of a lost lease."""
@@ -121,7 +136,7 @@ class HeartbeatClauses:
         claimed = await store.claim(a_claim(limit=1_500))
         stranger = a_token()
         beats = [a_beat(task, token=stranger if at % 3 == 0 else None) for at, task in enumerate(claimed)]
-        pulses = await store.extend(beats, until=NOW + MINUTE, grace=GRACE)
+        pulses = await store.extend(beats, lease=MINUTE, now=NOW, grace=GRACE)
         assert pulses == [Pulse.LOST, Pulse.HELD, Pulse.HELD] * 500
         alarms = [task.status.alarm for task in await contents(store)]
         assert alarms == [NOW + LEASE, NOW + MINUTE, NOW + MINUTE] * 500
@@ -132,7 +147,7 @@ class HeartbeatClauses:
         task = await claim_one(store)
         asked = await ask_to_cancel(store, task)
         until = NOW + MINUTE
-        assert await store.extend([a_beat(task)], until=until, grace=GRACE) == [Pulse.CANCEL]
+        assert await store.extend([a_beat(task)], lease=MINUTE, now=NOW, grace=GRACE) == [Pulse.CANCEL]
         assert await read(store, task) == as_extended(asked, until)
 
     async def test_answers_are_in_the_order_of_the_beats(self, store: Store) -> None:
@@ -142,7 +157,7 @@ class HeartbeatClauses:
         await ask_to_cancel(store, first)
         await settle(store, second, Completed())
         beats = [a_beat(third), a_beat(second), Beat(an_id(), a_token()), a_beat(first), a_beat(third)]
-        pulses = await store.extend(beats, until=NOW + MINUTE, grace=GRACE)
+        pulses = await store.extend(beats, lease=MINUTE, now=NOW, grace=GRACE)
         assert pulses == [Pulse.HELD, Pulse.LOST, Pulse.LOST, Pulse.CANCEL, Pulse.HELD]
 
     async def test_a_lease_past_its_end_is_held_until_someone_decides_otherwise(self, store: Store) -> None:
@@ -150,7 +165,7 @@ class HeartbeatClauses:
         await add(store, a_task())
         task = await claim_one(store)
         later = NOW + 3 * LEASE
-        assert await store.extend([a_beat(task)], until=later, grace=GRACE) == [Pulse.HELD]
+        assert await store.extend([a_beat(task)], lease=LEASE, now=later - LEASE, grace=GRACE) == [Pulse.HELD]
         assert await store.due(later - 1, 10) == []
 
     async def test_another_token_is_lost(self, store: Store) -> None:
@@ -158,7 +173,7 @@ class HeartbeatClauses:
         await add(store, a_task())
         task = await claim_one(store)
         beat = a_beat(task, token=a_token(), progress=Progress(percent=99))
-        assert await store.extend([beat], until=NOW + MINUTE, grace=GRACE) == [Pulse.LOST]
+        assert await store.extend([beat], lease=MINUTE, now=NOW, grace=GRACE) == [Pulse.LOST]
         assert await contents(store) == [task]
 
     async def test_the_token_of_an_earlier_attempt_is_lost(self, store: Store) -> None:
@@ -168,7 +183,7 @@ class HeartbeatClauses:
         await settle(store, first, HandedBack())
         second = await claim_one(store)
         beat = a_beat(first, progress=Progress(percent=99))
-        assert await store.extend([beat], until=NOW + MINUTE, grace=GRACE) == [Pulse.LOST]
+        assert await store.extend([beat], lease=MINUTE, now=NOW, grace=GRACE) == [Pulse.LOST]
         assert await contents(store) == [second]
 
     async def test_a_swept_lease_is_never_resurrected(self, store: Store) -> None:
@@ -179,7 +194,7 @@ class HeartbeatClauses:
         await apply_one(store, change)
         before = await contents(store)
         beat = a_beat(task, progress=Progress(percent=99))
-        assert await store.extend([beat], until=NOW + MINUTE, grace=GRACE) == [Pulse.LOST]
+        assert await store.extend([beat], lease=MINUTE, now=NOW, grace=GRACE) == [Pulse.LOST]
         assert await contents(store) == before
         assert await store.find(Filter(worker=WORKER), limit=5) == []
 
@@ -192,6 +207,6 @@ class HeartbeatClauses:
         await apply_one(store, a_removal(removed))
         ended = await settle(store, held, Completed(b"1"))
         beats = [Beat(queued.id, a_token()), a_beat(held), a_beat(removed), Beat(an_id(), a_token())]
-        assert await store.extend(beats, until=NOW + MINUTE, grace=GRACE) == [Pulse.LOST] * 4
+        assert await store.extend(beats, lease=MINUTE, now=NOW, grace=GRACE) == [Pulse.LOST] * 4
         assert sorted(ids(await contents(store))) == sorted(ids([ended, queued]))
         assert await store.get([held.id, queued.id]) == [ended, queued]

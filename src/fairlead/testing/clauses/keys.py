@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from fairlead.core.events import Completed
-from fairlead.core.instant import DAY, SECOND
+from fairlead.core.instant import DAY, LATEST, SECOND
 from fairlead.core.task import State
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added, KeyHeld, Known
 from fairlead.testing.builders import NOW, a_claim, a_removal, a_task
-from fairlead.testing.clauses.adding import ODD_TEXT
+from fairlead.testing.clauses.add import ODD_TEXT
 from fairlead.testing.steps import add, apply_one, claim_one, contents, ids, read, settle
 
 
@@ -50,6 +50,24 @@ class KeyClauses:
             [a_task(key="scheduled"), a_task(key="executing"), a_task(key="ended")], now=NOW, bounds={}
         )
         assert receipts == [KeyHeld(waiting.id), KeyHeld(claimed["executing"].id), KeyHeld(claimed["ended"].id)]
+
+    async def test_the_holder_of_a_key_is_told(self, store: Store) -> None:
+        """A7: by queue and key, until the first moment at which the key is free; and nothing changes."""
+        holder = a_task(queue="a", key="once", key_until=NOW + SECOND)
+        await add(store, holder, a_task(queue="b"))
+        assert await store.holder("a", "once", now=NOW) == holder.id
+        assert await store.holder("a", "once", now=NOW + SECOND - 1) == holder.id
+        assert await store.holder("a", "once", now=NOW + SECOND) is None
+        assert await store.holder("b", "once", now=NOW) is None
+        assert await store.holder("a", "twice", now=NOW) is None
+        await apply_one(store, a_removal(holder))
+        assert await store.holder("a", "once", now=NOW) is None
+
+    async def test_the_holder_of_a_key_is_told_by_the_store_s_own_clock(self, store: Store) -> None:
+        """A7, T1."""
+        await add(store, holder := a_task(key="held", key_until=LATEST), a_task(key="free", key_until=1))
+        assert await store.holder(holder.spec.queue, "held") == holder.id
+        assert await store.holder(holder.spec.queue, "free") is None
 
     async def test_keys_of_different_queues_are_different(self, store: Store) -> None:
         """A3: a key is (queue, idempotency_key), whatever characters either has."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 import pytest
@@ -12,8 +13,8 @@ from msgspec.structs import replace
 
 from fairlead.core.events import AlarmRang, CancelAsked, Completed, Failed, HandedBack, Purged
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import DAY, SECOND, Instant
-from fairlead.core.limits import NO_LIMITS, Limit, Limits, Rate
+from fairlead.core.instant import DAY, HOUR, SECOND, Instant
+from fairlead.core.queues.limits import NO_LIMITS, Limit, Limits, Rate
 from fairlead.core.task import Priority, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Filter, QueueOrder, Usage, Used
@@ -102,7 +103,7 @@ class RunningLimitClauses:
         """L1: the task is still executing."""
         await add(store, *keyed("k", 2))
         first = await claim_one(store)
-        await store.extend([a_beat(first)], until=NOW + 2 * LEASE, grace=SECOND)
+        await store.extend([a_beat(first)], lease=2 * LEASE, now=NOW, grace=SECOND)
         (first,) = [task for task in await store.get([first.id]) if task]
         await apply_one(store, a_decision(first, CancelAsked()))
         assert await store.claim(a_claim(limit=10)) == []
@@ -227,6 +228,17 @@ class RateLimitClauses:
         assert await store.claim(a_claim(limit=10, limits=limits)) == []
         assert len(await store.claim(a_claim(limit=10, limits=limits, now=NOW + SECOND))) == 3
 
+    async def test_what_a_rate_puts_off_does_not_wait_for_a_clock_that_went_back(self, store: Store) -> None:
+        """L2, T1: of a key, and of a queue; what one clock put off is looked at again by the other."""
+        for queue, limits in (("queue", Limits(queue=ONE_A_SECOND, key=Limit())), ("key", Limits(key=ONE_A_SECOND))):
+            await add(store, *keyed("k", 3, queue=queue))
+            wish = partial(a_claim, queue, limit=10, limits=limits)
+            assert len(await store.claim(wish(now=NOW))) == 1
+            assert await store.claim(wish(now=NOW)) == []
+            assert len(await store.claim(wish(now=NOW - HOUR))) == 1
+            assert await store.claim(wish(now=NOW - HOUR)) == []
+            assert len(await store.claim(wish(now=NOW - HOUR + SECOND))) == 1
+
     async def test_a_rate_counts_as_the_next_claim_says(self, store: Store) -> None:
         """L5: one a day, then one a second, then as they come."""
         await add(store, *keyed("k", 5))
@@ -256,7 +268,7 @@ class RateLimitClauses:
                 assert ids(taken) == ids(expected_claim(tasks, asked, dues))
                 tasks = _with(tasks, taken)
                 if taken:
-                    ended = await settle(store, taken[-1], line.outcome, claim.now)
+                    ended = await settle(store, taken[-1], line.outcome, claim.at)
                     tasks = _with(tasks, [ended])
 
         await for_examples(limited_lines(), check, self.settings)

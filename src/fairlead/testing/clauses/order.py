@@ -12,21 +12,21 @@ from msgspec.structs import replace
 from fairlead.core.events import CancelAsked, Failed, HandedBack, Prioritized, Replayed
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import MINUTE, SECOND
-from fairlead.core.order import HeadStart, Promote, Strict, Table, Weighted, serve
+from fairlead.core.queues.order import HeadStart, Promote, Strict, Table, Weighted, serve
 from fairlead.core.task import Priority, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Claim, QueueOrder
 from fairlead.testing.builders import NOW, a_claim, a_decision, a_failure, a_task, a_token, an_id
 from fairlead.testing.examples import STEADY, for_examples
 from fairlead.testing.steps import add, apply_one, claim_one, ids, read, settle
-from fairlead.testing.strategies import Line, lines
+from fairlead.testing.strategies import ClaimCase, lines
 
 
 def expected(tasks: list[Task], claim: Claim) -> list[TaskId]:
     """What the reference would take."""
     tables: dict[str, Sequence[Table]] = {order.queue: order.tables for order in claim.queues}
     admitted = [task for task in tasks if task.spec.queue in tables and claim.admits(task.lane)]
-    return ids(serve(admitted, tables, claim.now, claim.limit))
+    return ids(serve(admitted, tables, claim.at, claim.limit))
 
 
 class OrderClauses:
@@ -38,7 +38,7 @@ class OrderClauses:
         """C2: under every policy, over queues, types and capability sets, whatever ties there are."""
         rounds = itertools.count()
 
-        async def check(line: Line) -> None:
+        async def check(line: ClaimCase) -> None:
             number = next(rounds)
             tasks = [_moved(task, number) for task in line.tasks]
             queues = tuple(QueueOrder(f"{order.queue}.{number}", order.tables) for order in line.claim.queues)

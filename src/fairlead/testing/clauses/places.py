@@ -8,7 +8,7 @@ from typing import Final
 
 from fairlead.core.events import HandedBack
 from fairlead.core.instant import LATEST, SECOND
-from fairlead.core.outlook import BEFORE_ALL, Place
+from fairlead.core.queues.promotion import BEFORE_ALL, Place
 from fairlead.core.task import Lane, Priority, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Stretch

@@ -49,8 +49,8 @@ def lease_of(task: Task) -> Lease:
     return task.status.lease
 
 
-async def a_claim_now(store: Store, *queues: str, **wish: Any) -> Claim:
-    return a_claim(*queues, now=await time_of(store), **wish)
+def a_claim_now(*queues: str, **wish: Any) -> Claim:
+    return a_claim(*queues, now=None, **wish)
 
 
 async def taken(store: PromptStore, claim: Claim) -> list[Task]:
@@ -69,7 +69,7 @@ class PromptClauses:
     async def test_what_was_waited_for_is_held_like_anything_claimed(self, store: Store) -> None:
         """W2: the tasks are as `claim` would have left them, but for the moment."""
         prompt_store = await prompt(store)
-        claim = await a_claim_now(store)
+        claim = a_claim_now()
         waiting = asyncio.create_task(taken(prompt_store, claim))
         task = a_task()
         await add(store, task)
@@ -83,9 +83,9 @@ class PromptClauses:
     async def test_a_lease_begins_when_the_wait_has_ended(self, store: Store) -> None:
         """W2: not when it began, by the store's clock."""
         prompt_store = await prompt(store)
-        claim = await a_claim_now(store)
-        waiting = asyncio.create_task(prompt_store.wait_and_claim(claim, LONG))
-        while await time_of(store) - claim.now < SECOND // 5:  # noqa: ASYNC110 - time is what is waited for
+        begun = await time_of(store)
+        waiting = asyncio.create_task(prompt_store.wait_and_claim(a_claim_now(), LONG))
+        while await time_of(store) - begun < SECOND // 5:  # noqa: ASYNC110 - time is what is waited for
             await asyncio.sleep(SHORT)
         before = await time_of(store)
         await add(store, a_task())
@@ -105,9 +105,7 @@ class PromptClauses:
 
         async def take(limit: int, capabilities: Collection[str] = ()) -> list[Task]:
             types = {"work", "excluded"}
-            claim = await a_claim_now(
-                store, limit=limit, capabilities=capabilities, types=types, excluded_types={"excluded"}
-            )
+            claim = a_claim_now(limit=limit, capabilities=capabilities, types=types, excluded_types={"excluded"})
             async with asyncio.timeout(self.patience):
                 return await taken(prompt_store, claim)
 
@@ -120,8 +118,8 @@ class PromptClauses:
         prompt_store = await prompt(store)
         async with asyncio.timeout(self.patience):
             for timeout in (SHORT, 0.0):
-                assert not await prompt_store.wait_and_claim(await a_claim_now(store), timeout)
-            assert not await prompt_store.wait_and_claim(await a_claim_now(store, "a", "b"), SHORT)
+                assert not await prompt_store.wait_and_claim(a_claim_now(), timeout)
+            assert not await prompt_store.wait_and_claim(a_claim_now("a", "b"), SHORT)
 
     async def test_nothing_to_take_is_never_said_of_a_task_that_may_be_taken(self, store: Store) -> None:
         """W3: not of any, whether it has a concurrency key, or is in the last of several queues."""
@@ -129,28 +127,28 @@ class PromptClauses:
         await add(store, a_task(), a_task(queue="b"), a_task(queue="c", concurrency_key="key"))
         async with asyncio.timeout(self.patience):
             for queues in (["default"], ["a", "b"], ["c"]):
-                tasks = await prompt_store.wait_and_claim(await a_claim_now(store, *queues), SHORT)
+                tasks = await prompt_store.wait_and_claim(a_claim_now(*queues), SHORT)
                 assert tasks is None or [task.spec.queue for task in tasks] == queues[-1:]
 
     async def test_many_who_wait_take_each_task_once(self, store: Store) -> None:
         """W2: and together all of them."""
         prompt_store = await prompt(store)
         tasks = [a_task() for _ in range(8)]
-        claims = [await a_claim_now(store) for _ in tasks]
+        claims = [a_claim_now() for _ in tasks]
         waiting = [asyncio.create_task(taken(prompt_store, claim)) for claim in claims]
         for task in tasks:
             await add(store, task)
             await asyncio.sleep(0)
         async with asyncio.timeout(self.patience):
             got = [task for part in await asyncio.gather(*waiting) for task in part]
-        got += await store.claim(await a_claim_now(store, limit=len(tasks)))
+        got += await store.claim(a_claim_now(limit=len(tasks)))
         assert sorted(ids(got)) == sorted(ids(tasks))
 
     async def test_what_a_cancelled_wait_has_taken_is_returned(self, store: Store) -> None:
         """W4: whenever it is cancelled, a task is in its hands or still to be claimed."""
         prompt_store = await prompt(store)
         for turns in range(TURNS):
-            claim = await a_claim_now(store)
+            claim = a_claim_now()
             task = a_task()
             waiting = asyncio.create_task(prompt_store.wait_and_claim(claim, LONG))
             adding = asyncio.create_task(add(store, task))
@@ -167,7 +165,7 @@ class PromptClauses:
         """W4: at once, long before its timeout."""
         prompt_store = await prompt(store)
         for turns in range(TURNS):
-            waiting = asyncio.create_task(prompt_store.wait_and_claim(await a_claim_now(store), LONG))
+            waiting = asyncio.create_task(prompt_store.wait_and_claim(a_claim_now(), LONG))
             for _ in range(turns):
                 await asyncio.sleep(0)
             waiting.cancel()

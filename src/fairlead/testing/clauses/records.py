@@ -6,7 +6,7 @@ import asyncio
 
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Record
-from fairlead.testing.clauses.adding import LARGE, ODD_BYTES
+from fairlead.testing.clauses.add import LARGE, ODD_BYTES
 
 
 async def values(store: Store, kind: str) -> dict[str, bytes]:

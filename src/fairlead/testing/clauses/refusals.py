@@ -231,7 +231,7 @@ class RemovingClauses:
         assert await store.claim(a_claim(limit=5)) == []
         assert await store.tally() == Tally([], None)
         if task.status.lease is not None:
-            assert await store.extend([a_beat(task)], until=NOW + LEASE, grace=GRACE) == [Pulse.LOST]
+            assert await store.extend([a_beat(task)], lease=LEASE, now=NOW, grace=GRACE) == [Pulse.LOST]
         assert await store.apply([Change(task.id, seen(task), task.status)]) == [MISSING]
         successor = a_task(key=task.spec.idempotency_key)
         assert await store.add([successor], now=NOW, bounds={}) == [Added()]

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
-
+from fairlead.core.text.secret_mask import Masked
+from fairlead.worker.builtin.demo import echo, fail, sleep
 from fairlead.worker.builtin.email import Mailer
-from fairlead.worker.builtin.trying import echo, fail, sleep
 from fairlead.worker.builtin.webhook import Sender
 
 __all__ = ["BuiltinSettings", "builtin_handlers"]
 
 
-class BuiltinSettings(Struct, frozen=True, kw_only=True):
+class BuiltinSettings(Masked, frozen=True, kw_only=True):
     """What the built-in handlers need to know."""
 
     webhook_allow_private: bool = False

@@ -11,6 +11,7 @@ import contextlib
 import email.errors
 import email.policy
 import email.utils
+import re
 import smtplib
 import ssl
 from collections.abc import Iterable
@@ -22,6 +23,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings, Reject, Retry
+from fairlead.core.text.hosts import host_of
+from fairlead.core.text.secret_mask import Masked, masked
+from fairlead.core.validation import check_login
 
 _TIMEOUT: Final = 30.0
 """For each answer of the mail server, in seconds."""
@@ -30,6 +34,8 @@ _EXAMPLE: Final = "smtp://user:password@host:587 or smtps://user:password@host:4
 _POLICY: Final = email.policy.SMTP.clone(cte_type="7bit")
 """Every server takes seven bits; smtplib would send eight without asking."""
 _SWITCH: Final = {"true": True, "false": False}
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""What ends a line somewhere, or belongs into no header."""
 
 
 class Receipt(Struct, frozen=True):
@@ -41,7 +47,7 @@ class Receipt(Struct, frozen=True):
     """By recipient: what the server said."""
 
 
-class MailServer(Struct, frozen=True, kw_only=True):
+class MailServer(Masked, frozen=True, kw_only=True):
     """How to reach the mail server."""
 
     host: str
@@ -52,6 +58,7 @@ class MailServer(Struct, frozen=True, kw_only=True):
     """Plain at first, then TLS before anything is told."""
     user: str | None = None
     password: str = ""
+    hidden = ("user", "password")
 
 
 def parse_smtp_url(url: str) -> MailServer:
@@ -59,18 +66,21 @@ def parse_smtp_url(url: str) -> MailServer:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise InvalidSettings(f"smtp_url is not a URL ({error}); use {_EXAMPLE}") from None
+    except ValueError:
+        raise InvalidSettings(f"smtp_url is not a URL: its host or port makes no sense; use {_EXAMPLE}") from None
+    check_login("smtp_url", url)
     if parts.scheme not in _PORTS:
         raise InvalidSettings(f"smtp_url has the scheme {parts.scheme!r}; use {_EXAMPLE}")
-    if not host or port == 0 or parts.path.strip("/") or parts.fragment:
+    if not host or not host_of(parts.netloc.rpartition("@")[2]) or port == 0 or parts.path.strip("/") or parts.fragment:
         raise InvalidSettings(f"smtp_url needs a host, may have a port, and has nothing after them; use {_EXAMPLE}")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     wanted = options.pop("starttls", "true" if parts.scheme == "smtp" else "false").lower()
     if options:
         raise InvalidSettings(f"smtp_url has the unknown option {next(iter(options))!r}; the only one is starttls")
     if wanted not in _SWITCH or (parts.scheme == "smtps" and _SWITCH[wanted]):
-        raise InvalidSettings(f"smtp_url has starttls={wanted}; use true or false with smtp://, and none with smtps://")
+        raise InvalidSettings(
+            f"smtp_url {masked(url)!r} has a wrong starttls; use true or false with smtp://, and none with smtps://"
+        )
     return MailServer(
         host=host,
         port=port or _PORTS[parts.scheme],
@@ -125,6 +135,7 @@ class Mailer:
                 message[header] = addresses
         if reply_to is not None:
             message["Reply-To"] = [_address("reply_to", reply_to)]
+        _check_head(message)
         recipients = list(dict.fromkeys(recipients))
         refused = self._send(self._server, message, self._sender.addr_spec, recipients)
         accepted = [recipient for recipient in recipients if recipient not in refused]
@@ -199,6 +210,28 @@ def _message(sender: Address, subject: str, text: str | None, html: str | None) 
     return message
 
 
+def _check_head(message: EmailMessage) -> None:
+    """Refuse a message whose head would say more than it was given.
+
+    A text may hold encoded words (`=?utf-8?q?…?=`), which are decoded when it is made a header: line breaks that come
+    out of them would begin headers, or the body, of the submitter's choice.
+    """
+    for name, value in message.items():
+        if _CONTROL.search(str(value)):
+            raise Reject(
+                f"the {name} has a line break or a control character in an encoded word; write the text as it is, "
+                f"without =?…?="
+            )
+    try:
+        head, _, _ = message.as_bytes().partition(b"\r\n\r\n")
+    except (ValueError, email.errors.MessageError) as error:
+        raise Reject(f"the message cannot be written: {error}; take line breaks and encoded words out") from None
+    lines = head.split(b"\r\n")
+    begun = [line.partition(b":")[0].decode("ascii", "replace") for line in lines if not line.startswith((b" ", b"\t"))]
+    if begun != list(message.keys()) or any(b"\r" in line or b"\n" in line for line in lines):
+        raise Reject("the message's headers would not be those that it was given; take encoded words (=?…?=) out")
+
+
 def _addresses(field: str, given: str | Iterable[str] | None) -> list[Address]:
     return [_address(field, text) for text in ([given] if isinstance(given, str) else given or ())]
 
@@ -211,6 +244,8 @@ def _address(field: str, text: str) -> Address:
         (address,) = group.addresses
         # A dot in a name without quotes is obsolete, and common.
         wrong = any(not isinstance(defect, email.errors.ObsoleteHeaderDefect) for defect in header.defects)
+        # Encoded words have been decoded by now.
+        wrong = wrong or any(map(_CONTROL.search, (address.display_name, address.username, address.domain)))
         if wrong or group.display_name is not None or not text.isprintable():
             raise ValueError
         return Address(address.display_name, address.username, address.domain.encode("idna").decode("ascii"))

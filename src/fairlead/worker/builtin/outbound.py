@@ -20,8 +20,9 @@ from urllib.parse import quote, urlsplit
 from msgspec import Struct
 
 from fairlead.core.errors import Reject
+from fairlead.core.text.hosts import IPAddress, host_of, is_loopback_address
 
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Address: TypeAlias = IPAddress
 Resolve: TypeAlias = Callable[[str, int], Sequence[str]]
 """The addresses of a host, as text; raises OSError when it has none."""
 Connect: TypeAlias = Callable[[str, int, float], socket.socket]
@@ -88,8 +89,10 @@ def parse_target(url: str, *, allow_http: bool) -> Target:
         raise Reject("the URL contains a user name or password; send an Authorization header instead")
     if port == 0:
         raise Reject("the URL has port 0, to which nothing can connect; use 1 to 65535")
-    if "[" in parts.netloc and ":" not in host:
-        raise Reject(f"the URL has [{host}] as its host; only an IPv6 address stands in brackets")
+    if "[" in parts.netloc and not host_of(parts.netloc):
+        raise Reject(
+            "the URL has brackets in its host that do not hold an IPv6 address and nothing else; use https://[2001:db8::1]"
+        )
     return Target(parts.scheme, _ascii_host(host), port or _PORTS[parts.scheme], path + query)
 
 
@@ -115,7 +118,7 @@ def refusal_of(address: Address) -> str | None:
         return None if reason is None else f"{reason} ({inner} inside it)"
     if address.is_unspecified:
         return "unspecified"
-    if address.is_loopback:
+    if is_loopback_address(address):
         return "loopback"
     if address.is_link_local:
         return "link-local"

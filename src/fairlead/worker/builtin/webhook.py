@@ -42,7 +42,7 @@ _HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "user
 Method = Literal["POST", "PUT", "PATCH", "DELETE", "GET", "HEAD"]
 
 
-class Answer(Struct, frozen=True):
+class WebhookAnswer(Struct, frozen=True):
     """What the receiver answered."""
 
     status: int
@@ -82,7 +82,7 @@ class Sender:
         method: Method = "POST",
         headers: dict[str, str] | None = None,
         timeout: Annotated[float, Meta(gt=0, le=3600)] | None = None,
-    ) -> Answer:
+    ) -> WebhookAnswer:
         """Send a request with `body` as JSON; without a body if it is null.
 
         `timeout` is in seconds and covers everything, redirects too; the default is webhook_timeout_seconds.
@@ -91,7 +91,7 @@ class Sender:
         request = self._request(url, body, method, headers or {})
         for _ in range(REDIRECT_LIMIT + 1):
             outcome = self._exchange(request, deadline)
-            if isinstance(outcome, Answer):
+            if isinstance(outcome, WebhookAnswer):
                 return outcome
             request = self._redirected(request, *outcome)
         raise Reject(f"{request.target} redirected more than {REDIRECT_LIMIT} times; use the URL that it ends at")
@@ -109,7 +109,7 @@ class Sender:
             body=None if body is None else msgspec.json.encode(body),
         )
 
-    def _exchange(self, request: _Request, deadline: float) -> Answer | tuple[int, str]:
+    def _exchange(self, request: _Request, deadline: float) -> WebhookAnswer | tuple[int, str]:
         """The answer to keep, or the status and place of a redirect."""
         target = request.target
         try:
@@ -171,7 +171,7 @@ def _ask(request: _Request, channel: _Channel) -> http.client.HTTPResponse:
     return client.getresponse()
 
 
-def _judge(target: Target, response: http.client.HTTPResponse) -> Answer | tuple[int, str]:
+def _judge(target: Target, response: http.client.HTTPResponse) -> WebhookAnswer | tuple[int, str]:
     status, place = response.status, response.headers.get("Location")
     if status in _REDIRECTS and place is not None:
         return status, place
@@ -184,7 +184,7 @@ def _judge(target: Target, response: http.client.HTTPResponse) -> Answer | tuple
     raise Reject(says)
 
 
-def _read(response: http.client.HTTPResponse) -> Answer:
+def _read(response: http.client.HTTPResponse) -> WebhookAnswer:
     """The beginning of the body. The status has come, so a body that breaks off changes nothing."""
     body, truncated = b"", False
     try:
@@ -197,7 +197,7 @@ def _read(response: http.client.HTTPResponse) -> Answer:
     # too large to be stored.
     while (size := len(msgspec.json.encode(text))) > BODY_LIMIT + 2:
         text, truncated = text[: len(text) * BODY_LIMIT // size], True
-    return Answer(response.status, text, truncated or len(body) > BODY_LIMIT)
+    return WebhookAnswer(response.status, text, truncated or len(body) > BODY_LIMIT)
 
 
 def retry_after(value: str | None, now: float) -> float | None:

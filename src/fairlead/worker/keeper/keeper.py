@@ -9,28 +9,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import marshal
 import math
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
 
 from fairlead.core.identity import LeaseToken, TaskId
-from fairlead.core.instant import SECOND
+from fairlead.core.instant import SECOND, Span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
+from fairlead.engine.runtime.logger import Logger
+from fairlead.storage.credentials import Named
 from fairlead.storage.values import Pulse
-from fairlead.worker.beating import LOOK_INTERVAL, Beater, Brief, Leases, Remote, keep, moment_of
-from fairlead.worker.keeping import HEADER, Orders, forget, frame, hand_over
+from fairlead.worker.keeper.lease_renewal import (
+    LOOK_INTERVAL,
+    Beater,
+    Brief,
+    Leases,
+    Remote,
+    allowance,
+    keep,
+    lateness_of,
+    moment_of,
+)
+from fairlead.worker.keeper.process import HEADER, Orders, forget, frame, hand_over
 
-log = logging.getLogger("fairlead.worker")
+log = Logger("fairlead.worker")
 
-PROGRAM: Final = "from fairlead.worker.keeping import main; main()"
+PROGRAM: Final = "from fairlead.worker.keeper.process import main; main()"
 """What a keeper process runs."""
 
 REST: Final = 60.0
@@ -59,6 +71,14 @@ class Keeper(Protocol):
         """Renew these leases no more; a newer lease on the same task is another matter."""
         ...
 
+    def allow(self, task: Task, seconds: float) -> None:
+        """Let the attempt and its lease last so much longer than from the claim on: its time begins only then."""
+        ...
+
+    def allowance(self, task_id: TaskId) -> Span:
+        """How much longer an attempt may last by that."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -70,6 +90,9 @@ class ThreadKeeper:
         self._engine = engine
         self._close = close
         self._held: dict[TaskId, LeaseToken] = {}
+        self._due: dict[TaskId, float] = {}
+        self._allowed: dict[TaskId, float] = {}
+        self._lateness = lateness_of(engine.settings)
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -80,7 +103,12 @@ class ThreadKeeper:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_spread, pulses, lapses, listener, failed)
 
-        arguments = (Beater(self._engine, self._held), self._engine.settings, tell, self._over.wait)
+        arguments = (
+            Beater(self._engine, self._held, self._due, self._allowed),
+            self._engine.settings,
+            tell,
+            self._over.wait,
+        )
         self._thread = threading.Thread(target=keep, args=arguments, name="fairlead-keeper", daemon=True)
         self._thread.start()
 
@@ -88,10 +116,19 @@ class ThreadKeeper:
         return
 
     def hold(self, tasks: list[Task]) -> None:
-        self._held.update(_leases(tasks))
+        _renounce(self._allowed, tasks)
+        held, due = _holds(tasks, self._lateness)
+        self._due.update(due)
+        self._held.update(held)
+
+    def allow(self, task: Task, seconds: float) -> None:
+        _delay(self._due, self._allowed, task.spec.id, seconds)
+
+    def allowance(self, task_id: TaskId) -> Span:
+        return allowance(self._allowed.get(task_id))
 
     def drop(self, tasks: list[Task]) -> None:
-        forget(self._held, _leases(tasks))
+        forget(self._held, _leases(tasks), self._due, self._allowed)
 
     async def close(self) -> None:
         self._over.set()
@@ -103,14 +140,29 @@ class ThreadKeeper:
 class ProcessKeeper:
     """Keeps leases from a process of its own; a keeper that dies is replaced."""
 
-    def __init__(self, url: str, settings: Settings, remote: Remote | None = None) -> None:
-        self._brief = msgspec.msgpack.encode(Brief(url, settings, remote))
+    def __init__(
+        self,
+        url: str,
+        settings: Settings,
+        remote: Remote | None = None,
+        *,
+        journal: str | None = None,
+        credentials: Named | None = None,
+        journal_credentials: Named | None = None,
+    ) -> None:
+        brief = Brief(url, settings, remote, journal, credentials, journal_credentials)
+        self._brief = msgspec.msgpack.encode(brief)
+        self._lateness = lateness_of(settings)
         self._moment = moment_of(settings)
         self._dozes = settings.lease >= ROOM
         self._held: dict[TaskId, LeaseToken] = {}
+        self._due: dict[TaskId, float] = {}
+        self._allowed: dict[TaskId, float] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
+        self._told = False
+        """Whether it was said that no tasks are taken."""
 
     async def start(self, listener: Listener, failed: Failed) -> None:
         await self._spawn(at_once=not self._dozes)
@@ -120,14 +172,24 @@ class ProcessKeeper:
         await self._ready.wait()
 
     def hold(self, tasks: list[Task]) -> None:
-        leases = _leases(tasks)
-        self._held.update(leases)
-        self._send(leases, {})
+        _renounce(self._allowed, tasks)
+        held, due = _holds(tasks, self._lateness)
+        self._held.update(held)
+        self._due.update(due)
+        self._send(held, {}, due)
+
+    def allow(self, task: Task, seconds: float) -> None:
+        task_id = task.spec.id
+        if _delay(self._due, self._allowed, task_id, seconds):
+            self._send({}, {}, {task_id: self._due[task_id]}, {task_id: seconds})
+
+    def allowance(self, task_id: TaskId) -> Span:
+        return allowance(self._allowed.get(task_id))
 
     def drop(self, tasks: list[Task]) -> None:
         leases = _leases(tasks)
-        forget(self._held, leases)
-        self._send({}, leases)
+        forget(self._held, leases, self._due, self._allowed)
+        self._send({}, leases, {})
 
     async def close(self) -> None:
         if self._running is not None:
@@ -147,15 +209,17 @@ class ProcessKeeper:
             except asyncio.IncompleteReadError:
                 code = await self._process.wait()
                 self._ready.clear()
-                log.warning("the keeper of leases ended with %d; another one is started", code)
+                log.warning("the lease keeper process ended with %d; starting another one", code)
                 await self._respawn()
                 continue
             _spread(pulses, lapses, listener, failed)
             if ready:
                 self._ready.set()
-            elif self._ready.is_set():
+                self._told = False
+            elif not self._told:
                 self._ready.clear()
-                log.warning("the keeper of leases cannot open its store; no tasks are taken until it can")
+                self._told = True
+                log.warning("the lease keeper process cannot open the store; claiming no tasks until it can")
 
     async def _respawn(self) -> None:
         while True:
@@ -163,7 +227,7 @@ class ProcessKeeper:
             try:
                 return await self._spawn(at_once=True)
             except OSError as error:
-                log.warning("no keeper of leases can be started, trying until it works: %s", error)
+                log.warning("cannot start a lease keeper process, retrying until it works: %s", error)
 
     async def _spawn(self, *, at_once: bool) -> None:
         """Start a keeper; one that takes another's place must open its store at once to be ready."""
@@ -181,15 +245,49 @@ class ProcessKeeper:
             )
         finally:
             os.close(orders)
-        self._send(self._held, {})
+        self._send(self._held, {}, self._due, self._allowed)
 
-    def _send(self, held: dict[TaskId, LeaseToken], dropped: dict[TaskId, LeaseToken]) -> None:
+    def _send(
+        self,
+        held: dict[TaskId, LeaseToken],
+        dropped: dict[TaskId, LeaseToken],
+        *notes: dict[TaskId, float],
+    ) -> None:
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.is_closing():
-            self._process.stdin.write(frame((held, dropped)))
+            self._process.stdin.write(frame((held, dropped, *notes)))
 
 
 def _leases(tasks: list[Task]) -> dict[TaskId, LeaseToken]:
     return {task.spec.id: task.status.lease.token for task in tasks if task.status.lease is not None}
+
+
+def _holds(tasks: list[Task], lateness: float) -> tuple[dict[TaskId, LeaseToken], dict[TaskId, float]]:
+    """The leases of these, and when each is so late that its worker will not say so any more."""
+    now = time.monotonic() + lateness
+    leases: dict[TaskId, LeaseToken] = {}
+    due: dict[TaskId, float] = {}
+    for task in tasks:
+        status = task.status
+        if status.lease is not None:
+            task_id = task.spec.id
+            leases[task_id] = status.lease.token
+            due[task_id] = now + status.timeout / SECOND
+    return leases, due
+
+
+def _delay(due: dict[TaskId, float], allowed: dict[TaskId, float], task_id: TaskId, seconds: float) -> bool:
+    """Have an attempt be due so much later than from the claim on; whether it is held at all."""
+    if (moment := due.get(task_id)) is None:
+        return False
+    due[task_id] = moment + seconds - allowed.get(task_id, 0.0)
+    allowed[task_id] = seconds
+    return True
+
+
+def _renounce(allowed: dict[TaskId, float], tasks: list[Task]) -> None:
+    """What an earlier attempt was allowed is not for the next one."""
+    for task in tasks if allowed else ():
+        allowed.pop(task.spec.id, None)
 
 
 def _spread(pulses: Mapping[TaskId, str], failed: int, listener: Listener, beat_failed: Failed) -> None:

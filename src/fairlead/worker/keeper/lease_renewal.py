@@ -11,13 +11,15 @@ from msgspec import Struct
 
 from fairlead.core.errors import StoreError
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
-from fairlead.core.instant import SECOND
+from fairlead.core.instant import SECOND, Span, span
 from fairlead.core.settings import Settings
-from fairlead.engine.inline import run_inline
+from fairlead.core.text.secret_mask import Masked
 from fairlead.engine.leases import StoreLeases
-from fairlead.storage.opening import open_store
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.storage.credentials import Named
+from fairlead.storage.open import open_store
 from fairlead.storage.values import Beat, Pulse
-from fairlead.worker.keeping import forget
+from fairlead.worker.keeper.process import forget
 
 LOOK_INTERVAL: Final = 1.0
 """How often, in seconds, a keeper looks whether cancel was asked."""
@@ -32,12 +34,14 @@ class Leases(Protocol):
     @property
     def settings(self) -> Settings: ...
 
-    async def follow_clock(self) -> None: ...
-
     async def heartbeat(self, beats: Sequence[Beat], /) -> list[Pulse]: ...
 
     async def look(self, beats: Sequence[Beat], /) -> list[Pulse]:
         """What a heartbeat would learn, without renewing anything."""
+        ...
+
+    async def time_out(self, beats: Sequence[Beat], /) -> None:
+        """Settle attempts as timed out, for a worker that does not say so."""
         ...
 
 
@@ -51,22 +55,58 @@ class Remote(Struct, frozen=True):
         return f"Remote({self.worker!r})"
 
 
-class Brief(Struct, frozen=True):
+class Brief(Masked, frozen=True):
     """What a keeper process needs to open what it renews leases with."""
 
     url: str
     settings: Settings
     remote: Remote | None = None
     """What it takes beside the URL, if that is a server's."""
+    journal: str | None = None
+    """The journal behind the store, which is told of what is settled."""
+    credentials: Named | None = None
+    """The function that gives credentials to the store, if there is one."""
+    journal_credentials: Named | None = None
+
+
+class KeptLeases(StoreLeases):
+    """Leases, renewed in a store that is open for that, and settled in it with its journal."""
+
+    def __init__(self, brief: Brief) -> None:
+        self._credentials = None if brief.credentials is None else brief.credentials.find()
+        store = open_store(brief.url, blocking=True, credentials=self._credentials)
+        super().__init__(run_inline(store), brief.settings)
+        self._brief = brief
+
+    async def time_out(self, beats: Sequence[Beat]) -> None:
+        """Settle attempts as timed out, for a worker that does not say so."""
+        # Hardly ever needed, and large.
+        from fairlead.engine.engine import Engine
+
+        brief = self._brief
+        # A settle is noted for the journal, if there is one; renewing is not, and needs no way to it.
+        store = await open_store(
+            brief.url,
+            journal=brief.journal,
+            blocking=True,
+            credentials=self._credentials,
+            journal_credentials=None if brief.journal_credentials is None else brief.journal_credentials.find(),
+        )
+        engine = Engine(store, brief.settings, batching=False)
+        try:
+            await engine.follow_clock()
+            await engine.time_out(beats)
+        finally:
+            await engine.close()
 
 
 def open_leases(packed: bytes) -> Leases:
     """Where leases are renewed, by a packed brief: the store itself, or a server."""
     brief = msgspec.msgpack.decode(packed, type=Brief)
     if brief.remote is None:
-        return StoreLeases(run_inline(open_store(brief.url, blocking=True)), brief.settings)
+        return KeptLeases(brief)
+    from fairlead.client.http.transport import Address
     from fairlead.client.leases import RemoteLeases
-    from fairlead.client.transport import Address
 
     return RemoteLeases(Address(brief.url, brief.remote.key), brief.remote.worker, brief.settings)
 
@@ -74,10 +114,24 @@ def open_leases(packed: bytes) -> Leases:
 class Beater:
     """The beating itself. What is held may change meanwhile, from another thread too."""
 
-    def __init__(self, leases: Leases, held: dict[TaskId, LeaseToken]) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        held: dict[TaskId, LeaseToken],
+        due: dict[TaskId, float] | None = None,
+        allowed: dict[TaskId, float] | None = None,
+    ) -> None:
+        """`due` says when an attempt is so late that its worker will not say so any more.
+
+        `allowed` says how much later its time began than the attempt, in seconds.
+        """
         self._leases = leases
         self._held = held
-        self._asked: set[LeaseToken] = set()
+        self._due = {} if due is None else due
+        self._allowed = {} if allowed is None else allowed
+        self._said: dict[TaskId, float] = {}
+        """What of that the store was told of."""
+        self._asked: set[tuple[TaskId, LeaseToken]] = set()
         """Those of which it was told that they should stop."""
 
     def beat(self) -> dict[TaskId, Pulse]:
@@ -85,32 +139,71 @@ class Beater:
         beats = self._beats()
         if not beats:
             return {}
-        run_inline(self._leases.follow_clock())
+        allowed = dict(self._allowed)
         pulses = run_inline(self._leases.heartbeat(beats))
+        self._said = allowed
         lost = {beat.id: beat.token for beat, pulse in zip(beats, pulses, strict=True) if pulse is Pulse.LOST}
         forget(self._held, lost)
         return dict.fromkeys(lost, Pulse.LOST) | self._unsaid(beats, pulses)
 
     def look(self) -> dict[TaskId, Pulse]:
         """Those that should stop, without renewing any: a cancel need not wait for the next heartbeat."""
+        if not dict(self._allowed).items() <= self._said.items():
+            # A lease that should last longer may end before the next heartbeat.
+            return self.beat()
         beats = self._beats()
         return self._unsaid(beats, run_inline(self._leases.look(beats))) if beats else {}
 
+    def time_out(self) -> dict[TaskId, Pulse]:
+        """Settle what is far over its timeout: its worker lives, and its event loop is held up."""
+        now = time.monotonic()
+        late = [task_id for task_id, moment in list(self._due.items()) if moment <= now]
+        beats = [Beat(task_id, self._held[task_id]) for task_id in late if task_id in self._held]
+        if beats:
+            try:
+                run_inline(self._leases.time_out(beats))
+            except StoreError:
+                # Tried again at the next look, as long as the lease lasts.
+                return {}
+            forget(self._held, {beat.id: beat.token for beat in beats})
+        for task_id in late:
+            self._due.pop(task_id, None)
+            self._allowed.pop(task_id, None)
+        return {beat.id: Pulse.OVERDUE for beat in beats}
+
     def _beats(self) -> list[Beat]:
-        return [Beat(task_id, token) for task_id, token in list(self._held.items())]
+        allowed = self._allowed
+        return [
+            Beat(task_id, token, None, allowance(allowed.get(task_id))) for task_id, token in list(self._held.items())
+        ]
 
     def _unsaid(self, beats: Sequence[Beat], pulses: Sequence[Pulse]) -> dict[TaskId, Pulse]:
         """Those that should stop, each told of once."""
-        asked = {beat.token: beat.id for beat, pulse in zip(beats, pulses, strict=True) if pulse is Pulse.CANCEL}
-        fresh = {task_id: Pulse.CANCEL for token, task_id in asked.items() if token not in self._asked}
-        self._asked.intersection_update(beat.token for beat in beats)
-        self._asked.update(asked)
-        return fresh
+        # The tasks of one claim share its token, and a task that is claimed again has another.
+        asked = {(beat.id, beat.token) for beat, pulse in zip(beats, pulses, strict=True) if pulse is Pulse.CANCEL}
+        fresh = asked - self._asked
+        self._asked.intersection_update((beat.id, beat.token) for beat in beats)
+        self._asked |= asked
+        return {task_id: Pulse.CANCEL for task_id, _ in fresh}
+
+
+def allowance(seconds: float | None) -> Span:
+    """How much longer a lease may last, as a span."""
+    return 0 if seconds is None else span(seconds)
 
 
 def moment_of(settings: Settings) -> float:
     """How long, in seconds, a lease may be held before anyone looks after it."""
     return min(LOOK_INTERVAL, settings.heartbeat / SECOND / 2)
+
+
+def lateness_of(settings: Settings) -> float:
+    """How long after its timeout, in seconds, an attempt is so late that a keeper settles it.
+
+    As long as its worker may still say so itself, and before its lease ends for good, which a keeper looks for twice.
+    """
+    grace = settings.grace / SECOND
+    return max(grace / 2, min(0.8 * grace, grace - 2 * moment_of(settings)))
 
 
 def keep(beater: Beater, settings: Settings, tell: Tell, pause: Callable[[float], bool]) -> None:
@@ -124,7 +217,7 @@ def keep(beater: Beater, settings: Settings, tell: Tell, pause: Callable[[float]
     while not over:
         beats = time.monotonic() >= next_beat
         try:
-            pulses = beater.beat() if beats else beater.look()
+            pulses = (beater.beat() if beats else beater.look()) | beater.time_out()
         except StoreError:
             # A store that fails is tried again at once: a lease is worth three beats.
             if beats:

@@ -1,6 +1,6 @@
 """The keeper process: leases to keep come in over stdin, news of them go out over stdout.
 
-Run by a worker, as `fairlead.worker.keeper.PROGRAM`. Where tasks end within a moment, or there are none, nothing needs
+Run by a worker, as `keeper.PROGRAM`. Where tasks end within a moment, or there are none, nothing needs
 to be kept. So a keeper dozes at first: it knows what is held, and has imported no more than this module does. It opens
 the store when a lease has been held for a moment, and when nothing was held for long it begins anew as what it was.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fairlead.core.identity import LeaseToken, TaskId
     from fairlead.storage.values import Pulse
-    from fairlead.worker.beating import Leases
+    from fairlead.worker.keeper.lease_renewal import Leases
 
 HEADER = 4
 
@@ -51,7 +51,7 @@ class Orders:
         self.at_once = at_once
         """Whether it opens the store first of all, and says that it is there when it has."""
         self.brief = brief
-        """How to open the store: a packed `fairlead.worker.beating.Brief`."""
+        """How to open the store: a packed `fairlead.worker.keeper.lease_renewal.Brief`."""
 
 
 def hand_over(orders: Orders) -> int:
@@ -69,11 +69,13 @@ def take_over(file: int) -> Orders:
         return Orders(*marshal.load(stream))  # noqa: S302 - from the process that started this one
 
 
-def forget(held: dict[TaskId, LeaseToken], leases: Mapping[TaskId, LeaseToken]) -> None:
+def forget(held: dict[TaskId, LeaseToken], leases: Mapping[TaskId, LeaseToken], *notes: dict[TaskId, float]) -> None:
     """Hold these leases no more; a task may be held anew while the end of its last attempt is still told."""
     for task_id, token in leases.items():
         if held.get(task_id) == token:
             held.pop(task_id, None)
+            for note in notes:
+                note.pop(task_id, None)
 
 
 def is_stopped(process: int) -> bool:
@@ -92,6 +94,10 @@ class Ward:
 
     def __init__(self, process: int, stream: int) -> None:
         self.held: dict[TaskId, LeaseToken] = {}
+        self.due: dict[TaskId, float] = {}
+        """When an attempt is so late that its worker will not say so any more, on the clock that processes share."""
+        self.allowed: dict[TaskId, float] = {}
+        """How much later the time of an attempt began than the attempt, in seconds, where that is worth a word."""
         self.is_gone = False
         self._process = process
         self._stream = stream
@@ -135,9 +141,13 @@ class Ward:
             end = first + int.from_bytes(received[start:first], "big")
             if end > len(received):
                 break
-            held, dropped = marshal.loads(received[first:end])  # noqa: S302 - from the process that started this one
+            held, dropped, *notes = marshal.loads(received[first:end])  # noqa: S302 - from the process that started it
             self.held.update(held)
-            forget(self.held, dropped)
+            for task_id in held if self.allowed else ():
+                self.allowed.pop(task_id, None)
+            for known, news in zip((self.due, self.allowed), notes, strict=False):
+                known.update(news)
+            forget(self.held, dropped, self.due, self.allowed)
             start = end
         self._received = received[start:]
 
@@ -201,7 +211,7 @@ def _open(ward: Ward, orders: Orders) -> Leases | None:
 
     del sys.modules["typing_extensions"]
     from fairlead.core.errors import StoreError
-    from fairlead.worker.beating import open_leases
+    from fairlead.worker.keeper.lease_renewal import open_leases
 
     while True:
         try:
@@ -218,7 +228,7 @@ def _open(ward: Ward, orders: Orders) -> Leases | None:
 
 def _keep(ward: Ward, leases: Leases, rest: float) -> None:
     """Keep leases until the worker is gone, or nothing was held for so many seconds."""
-    from fairlead.worker.beating import Beater, keep
+    from fairlead.worker.keeper.lease_renewal import Beater, keep
 
     silent_since = time.monotonic()
 
@@ -230,4 +240,4 @@ def _keep(ward: Ward, leases: Leases, rest: float) -> None:
             silent_since = now
         return not here or now - silent_since > rest
 
-    keep(Beater(leases, ward.held), leases.settings, tell, pause)
+    keep(Beater(leases, ward.held, ward.due, ward.allowed), leases.settings, tell, pause)

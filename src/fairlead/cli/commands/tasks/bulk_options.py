@@ -12,21 +12,20 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from cyclopts import Parameter
 
-from fairlead.cli import showing, tables
-from fairlead.cli.moments import parse
-from fairlead.cli.options import SharedWithStore, reached
+from fairlead.admin.facade import Facade
+from fairlead.admin.operations.api import operation_shown
+from fairlead.app.requests import finish, whoami
+from fairlead.cli import tables, task_json
+from fairlead.cli.options import SharedWithStore, reached, whole
 from fairlead.cli.output import complain, console, write, write_json
+from fairlead.cli.times import parse
 from fairlead.core.errors import InvalidTask
-from fairlead.core.operation import Action, Operation, Stage
-from fairlead.core.query import Query
-from fairlead.core.query_text import parse_query
+from fairlead.core.operation import Action, NewOperation, Operation, Stage
+from fairlead.core.query.parser import parse_query
+from fairlead.core.query.query import Query
 from fairlead.core.task import Priority
-from fairlead.engine.facade import Facade
-from fairlead.engine.inline import run_inline
-from fairlead.engine.operations import Wish
-from fairlead.sdk.operations import finish_inline, whoami
-from fairlead.wire.moments import iso
-from fairlead.wire.operations import operation_shown
+from fairlead.engine.runtime.inline import run_inline, sleep_inline
+from fairlead.wire.times import iso
 
 QueryOption: TypeAlias = Annotated[
     str | None,
@@ -37,6 +36,9 @@ QueryOption: TypeAlias = Annotated[
         allow_leading_hyphen=True,
     ),
 ]
+
+Yes: TypeAlias = Annotated[bool, Parameter(help="Do not ask for confirmation.")]
+Detach: TypeAlias = Annotated[bool, Parameter(help="Return at once: any running worker or server does the work.")]
 
 _INTERRUPTED: Final = 130
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|h))?")
@@ -60,29 +62,32 @@ class ByQuery:
     """The options of an action on all tasks that a query means."""
 
     query: QueryOption = None
-    dry_run: Annotated[bool, Parameter(help="Only show how many tasks it would be, and some of them.")] = False
-    rate: Annotated[
-        str | None, Parameter(help="With a query: how many tasks at most, such as 50/s or 100/m.", metavar="N/s")
+    dry_run: Annotated[bool, Parameter(help="Only show how many tasks match, and some of them.")] = False
+    max_rate: Annotated[
+        str | None, Parameter(help="Act on at most so many tasks per second or minute: 50/s, 100/m.", metavar="N/s")
     ] = None
     canary: Annotated[
         int | None,
-        Parameter(help="With a query: do so many, then wait for `fairlead operations resume`.", metavar="N"),
+        Parameter(
+            converter=whole,
+            help="Act on so many first, then pause until `fairlead operations resume`.",
+            metavar="N",
+        ),
     ] = None
     as_of: Annotated[
         str | None,
         Parameter(
-            help="With a query: tasks as they stood at this moment, such as that of a dry run.",
+            help="Only tasks that matched at this moment, such as that of a dry run.",
             metavar="MOMENT",
             allow_leading_hyphen=True,
         ),
     ] = None
     expect: Annotated[
-        int | None, Parameter(help="With a query: do nothing unless it is exactly so many tasks.", metavar="N")
+        int | None,
+        Parameter(converter=whole, help="Do nothing unless exactly so many tasks match.", metavar="N"),
     ] = None
-    yes: Annotated[bool, Parameter(help="With a query: do not ask whether so many are meant.")] = False
-    detach: Annotated[bool, Parameter(help="With a query: do not wait; whichever worker or server runs does it.")] = (
-        False
-    )
+    yes: Yes = False
+    detach: Detach = False
 
     def check(self, ids: tuple[str, ...]) -> bool:
         """Whether it is a query that names the tasks; raises InvalidTask if both or neither do."""
@@ -91,7 +96,7 @@ class ByQuery:
         if self.query is None and not ids:
             raise InvalidTask("id", "no task is named; give the ids of one or more, or --query for all that it means")
         if self.query is None and replace(self, yes=False) != ByQuery():
-            raise InvalidTask("query", "--dry-run, --rate and the like are for a query; give --query instead of ids")
+            raise InvalidTask("query", "--dry-run, --max-rate and the like need --query; give it instead of ids")
         return self.query is not None
 
 
@@ -110,10 +115,10 @@ def operate(
 ) -> int:
     """Do, or only show, what the options ask for; the exit code."""
     query = narrowed(parse_query(options.query or ""))
-    rate = None if options.rate is None else _parse_rate(options.rate)
+    rate = None if options.max_rate is None else _parse_rate(options.max_rate)
     with reached(common) as connection:
         engine = connection.inline()
-        wish = Wish(
+        wish = NewOperation(
             action=action,
             query=query,
             as_of=None if options.as_of is None else parse("--as-of", options.as_of, engine.clock.now()),
@@ -141,13 +146,13 @@ def operate(
         return follow(engine, operation, common)
 
 
-def _confirmed(engine: Facade, wish: Wish) -> Wish | None:
+def _confirmed(engine: Facade, wish: NewOperation) -> NewOperation | None:
     """The wish for exactly the tasks that a person was shown the number of; None if they are not meant."""
     if not sys.stdin.isatty():
         raise InvalidTask(
             "query",
-            f"{wish.action} by a query may mean many tasks, and nobody is there to ask; look with --dry-run, then say "
-            f"--yes, or --expect with their number",
+            f"{wish.action} by a query may change many tasks, and there is no terminal to ask on; look with "
+            f"--dry-run, then pass --yes, or --expect with their number",
         )
     preview = run_inline(engine.operations.preview(wish))
     least = "" if preview.exact else "at least "
@@ -168,7 +173,7 @@ def follow(engine: Facade, operation: Operation, common: SharedWithStore) -> int
     """Work on an operation, or watch who does, until it stops; the exit code. Ctrl-C pauses it."""
     try:
         with _bar(operation, shown=not common.json and sys.stderr.isatty()) as show:
-            operation = finish_inline(engine.operations, operation, show)
+            operation = run_inline(finish(engine.operations, operation, show, sleep_inline))
     except KeyboardInterrupt:
         operation = run_inline(engine.operations.pause(operation.id))
         complain(
@@ -201,10 +206,10 @@ def _report(operation: Operation, common: SharedWithStore) -> None:
         write(f"{operation.note}: fairlead operations resume {operation.id}")
 
 
-def _preview(engine: Facade, wish: Wish, common: SharedWithStore) -> None:
+def _preview(engine: Facade, wish: NewOperation, common: SharedWithStore) -> None:
     preview = run_inline(engine.operations.preview(wish))
     if common.json:
-        sample = [showing.brief(task, engine) for task in preview.sample]
+        sample = [task_json.brief(task, engine) for task in preview.sample]
         counted = {"as_of": iso(preview.as_of), "count": preview.count, "exact": preview.exact}
         write_json({"action": wish.action, **counted, "sample": sample})
         return
@@ -234,5 +239,5 @@ def _bar(operation: Operation, *, shown: bool) -> Iterator[Callable[[Operation],
 def _parse_rate(text: str) -> float:
     found = _RATE.fullmatch(text.strip())
     if found is None:
-        raise InvalidTask("rate", f"--rate {text!r} is not a rate; use a number, or 50/s, 100/m, 1000/h")
+        raise InvalidTask("rate", f"--max-rate {text!r} is not a rate; use a number, or 50/s, 100/m, 1000/h")
     return float(found[1]) / _PER[found[2] or "s"]

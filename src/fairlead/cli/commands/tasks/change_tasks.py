@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from fairlead.cli import showing
-from fairlead.cli.operating import BY_QUERY, ByQueryOptions, operate
+from fairlead.admin.facade import Facade
+from fairlead.cli import task_json
+from fairlead.cli.commands.tasks.bulk_options import BY_QUERY, ByQueryOptions, operate
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached
 from fairlead.cli.output import complain, write, write_json
 from fairlead.core.errors import FairleadError, StoreError
 from fairlead.core.identity import TaskId, parse_task_id
 from fairlead.core.operation import Action
 from fairlead.core.task import Priority, Task
-from fairlead.engine.facade import Facade
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 
 Ids = Annotated[str, Parameter(name="ID", help="Ids of one or more tasks.")]
 Request = Callable[[Facade, TaskId], Coroutine[Any, Any, Task]]
@@ -26,14 +26,14 @@ Request = Callable[[Facade, TaskId], Coroutine[Any, Any, Task]]
 PriorityOption = Annotated[
     str | None, Parameter(help="Queue them with this priority instead of their own.", metavar="WORD")
 ]
-KeepRetries = Annotated[bool, Parameter(help="Do not give them all their retries again.")]
+KeepRetries = Annotated[bool, Parameter(help="Do not reset their retries.")]
 
 
 def cancel(*ids: Ids, options: ByQueryOptions = BY_QUERY, common: CommonWithStore = COMMON_WITH_STORE) -> int:
     """Cancel tasks: at once if they wait; if they run, their worker is asked to stop them.
 
-    Some by their ids, or all that a query means, if they have not ended. With a query it is an operation, worked on
-    here or by any worker or server that runs; Ctrl-C pauses it.
+    By their ids, or all that match a query; only tasks that have not ended. With a query it is an operation: this
+    command, or any running worker or server, carries it out; Ctrl-C pauses it.
     """
     if options.check(ids):
         return operate(Action.CANCEL, options, common)
@@ -50,9 +50,9 @@ def prioritize(
     options: ByQueryOptions = BY_QUERY,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
-    """Change the priority of tasks that wait, some by their ids or all that a query means; their wait goes on.
+    """Change the priority of waiting tasks, by their ids or by a query; they keep their waiting time.
 
-    It is an operation, worked on here or by any worker or server that runs; Ctrl-C pauses it.
+    It is an operation: this command, or any running worker or server, carries it out; Ctrl-C pauses it.
     """
     wanted = Priority.parse(priority)
     if not options.check(ids):
@@ -67,10 +67,10 @@ def replay(
     options: ByQueryOptions = BY_QUERY,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
-    """Queue ended tasks again: dead letters, failed and cancelled ones.
+    """Replay (retry) ended tasks: queue dead letters, failed and cancelled tasks again.
 
-    Some by their ids, or all that a query means. With a query it is an operation, worked on here or by any worker or
-    server that runs; Ctrl-C pauses it.
+    By their ids, or all that match a query. With a query it is an operation: this command, or any running worker or
+    server, carries it out; Ctrl-C pauses it.
     """
     wanted = None if priority is None else Priority.parse(priority)
     if options.check(ids):
@@ -84,10 +84,10 @@ def replay(
 
 
 def discard(*ids: Ids, options: ByQueryOptions = BY_QUERY, common: CommonWithStore = COMMON_WITH_STORE) -> int:
-    """Remove ended tasks for good.
+    """Delete ended tasks for good.
 
-    Some by their ids, or all that a query means. With a query it is an operation, worked on here or by any worker or
-    server that runs; Ctrl-C pauses it.
+    By their ids, or all that match a query. With a query it is an operation: this command, or any running worker or
+    server, carries it out; Ctrl-C pauses it.
     """
     if options.check(ids):
         return operate(Action.DISCARD, options, common)
@@ -118,7 +118,7 @@ def _each(ids: tuple[str, ...], common: SharedWithStore, request: Request, said:
     if common.json:
         write_json(
             {
-                "tasks": [showing.brief(task, engine) for task in done],
+                "tasks": [task_json.brief(task, engine) for task in done],
                 "errors": [{"task_id": task_id, "error": reason} for task_id, reason in refused.items()],
             }
         )

@@ -6,26 +6,29 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from fairlead.cli import acting, looking, showing
-from fairlead.cli.moments import ago
-from fairlead.cli.operating import BY_QUERY, ByQueryOptions, QueryOption, operate
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.admin.dead_letters.api import groups_shown
+from fairlead.cli import task_json
+from fairlead.cli.commands.tasks import change_tasks
+from fairlead.cli.commands.tasks import show as looking
+from fairlead.cli.commands.tasks.bulk_options import BY_QUERY, ByQueryOptions, QueryOption, operate
+from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
+from fairlead.cli.times import ago
+from fairlead.core.dead_letters import Groups, dead_letters_of
 from fairlead.core.instant import Instant
 from fairlead.core.operation import Action
-from fairlead.core.query import EVERYTHING
-from fairlead.core.query_text import parse_query
+from fairlead.core.query.parser import parse_query
+from fairlead.core.query.query import EVERYTHING
 from fairlead.core.task import Priority, Task
-from fairlead.engine.dead_letters import Groups, dead_letters_of
-from fairlead.engine.inline import run_inline
-from fairlead.wire.dead_letters import groups_shown
+from fairlead.engine.runtime.inline import run_inline
 
 dlq = App(
     name="dlq",
+    default_parameter=PLAIN,
     group_commands="Dead letters",
-    help="""List, group, replay and discard dead letters: tasks whose retries are used up.
+    help="""List, group, replay and discard dead letters: failed tasks that have no retries left.
 
-    A query that names no state is about dead letters here.""",
+    Here, a query that names no state matches dead letters only.""",
 )
 
 
@@ -33,18 +36,18 @@ def list_dead_letters(
     *,
     query: QueryOption = None,
     limit: looking.Limit = 50,
-    after: looking.After = None,
+    cursor: looking.Cursor = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
     """List dead letters, the newest first, with their errors; with `--json`, one task per line."""
     sought = dead_letters_of(parse_query(query or ""))
     with reached(common) as connection:
         engine = connection.inline()
-        page = looking.gather(engine, sought, limit=limit, after=after)
+        page = looking.gather(engine, sought, limit=limit, after=cursor, parameters=common.json)
         now = engine.clock.now()
         if common.json:
             for task in page.tasks:
-                write_json(showing.brief(task, engine))
+                write_json(task_json.listed(task, engine))
             return
     if not page.tasks:
         write("no dead letters match" if query else "no dead letters")
@@ -53,7 +56,7 @@ def list_dead_letters(
     columns += [Column("TRIES", right=True), Column("ENDED", right=True), Column("ERROR", cut=True)]
     write_table(columns, [_row(task, now) for task in page.tasks])
     if page.cursor is not None:
-        write(f"there are more: --after {page.cursor}")
+        write(f"there are more: --cursor {page.cursor}")
 
 
 def groups(*, query: QueryOption = None, common: CommonWithStore = COMMON_WITH_STORE) -> None:
@@ -74,18 +77,18 @@ def groups(*, query: QueryOption = None, common: CommonWithStore = COMMON_WITH_S
 
 
 def replay(
-    *ids: acting.Ids,
-    priority: acting.PriorityOption = None,
-    keep_retries: acting.KeepRetries = False,
+    *ids: change_tasks.Ids,
+    priority: change_tasks.PriorityOption = None,
+    keep_retries: change_tasks.KeepRetries = False,
     options: ByQueryOptions = BY_QUERY,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
-    """Queue dead letters again: some by their ids, or all that a query means.
+    """Replay (retry) dead letters: queue them again, by their ids or by a query.
 
-    With a query it is an operation, worked on here or by any worker or server that runs; Ctrl-C pauses it.
+    With a query it is an operation: this command, or any running worker or server, carries it out; Ctrl-C pauses it.
     """
     if not options.check(ids):
-        return acting.replay(*ids, priority=priority, keep_retries=keep_retries, common=common)
+        return change_tasks.replay(*ids, priority=priority, keep_retries=keep_retries, common=common)
     return operate(
         Action.REPLAY,
         options,
@@ -96,13 +99,15 @@ def replay(
     )
 
 
-def discard(*ids: acting.Ids, options: ByQueryOptions = BY_QUERY, common: CommonWithStore = COMMON_WITH_STORE) -> int:
-    """Remove dead letters for good: some by their ids, or all that a query means.
+def discard(
+    *ids: change_tasks.Ids, options: ByQueryOptions = BY_QUERY, common: CommonWithStore = COMMON_WITH_STORE
+) -> int:
+    """Delete dead letters for good, by their ids or by a query.
 
-    With a query it is an operation, worked on here or by any worker or server that runs; Ctrl-C pauses it.
+    With a query it is an operation: this command, or any running worker or server, carries it out; Ctrl-C pauses it.
     """
     if not options.check(ids):
-        return acting.discard(*ids, common=common)
+        return change_tasks.discard(*ids, common=common)
     return operate(Action.DISCARD, options, common, narrowed=dead_letters_of)
 
 

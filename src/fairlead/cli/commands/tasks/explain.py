@@ -8,16 +8,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from fairlead.cli.moments import ago
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
 from fairlead.cli.output import Cell, warn, write, write_json
 from fairlead.cli.tables import STYLES, write_field
-from fairlead.core.explanation import Cause, CauseCode, Explanation, Forecast, LinePlace
+from fairlead.cli.times import ago
+from fairlead.core.explain.explanation import Cause, CauseCode, Explanation, Forecast, LinePlace
 from fairlead.core.identity import parse_task_id
 from fairlead.core.instant import Instant
-from fairlead.engine.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.wire.explanations import explanation_shown
-from fairlead.wire.moments import iso
+from fairlead.wire.times import iso
 
 
 def explain(
@@ -26,7 +26,7 @@ def explain(
     *,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Say why a task waits, or why it ran when it ran.
+    """Explain why a task waits, or why it ran when it did.
 
     Of a waiting task: its place in line, when it is promoted, from when on nothing new can pass it, who could take it
     or why nobody can, and when it will start, with what is assumed. Of one that was claimed: each attempt, how long it

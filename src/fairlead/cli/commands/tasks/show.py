@@ -6,22 +6,22 @@ from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter
 
-from fairlead.cli import showing, tables
-from fairlead.cli.moments import parse
-from fairlead.cli.operating import QueryOption
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached, words
+from fairlead.admin.facade import Facade
+from fairlead.admin.facade import gather as gather_page
+from fairlead.admin.stats.api import standing
+from fairlead.cli import tables, task_json
+from fairlead.cli.commands.tasks.bulk_options import QueryOption
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached, whole, words
 from fairlead.cli.output import write, write_json
+from fairlead.cli.times import parse
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import WorkerId, parse_task_id
-from fairlead.core.query import Query
-from fairlead.core.query_text import parse_query
+from fairlead.core.query.parser import parse_query
+from fairlead.core.query.query import Query
 from fairlead.core.task import Priority, State
-from fairlead.engine.facade import Facade
-from fairlead.engine.gathering import gather as gather_page
-from fairlead.engine.inline import run_inline
-from fairlead.engine.searching import Found
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.engine.search import Found
 from fairlead.storage.values import Filter
-from fairlead.wire.stats import standing
 
 MOST = 10_000
 
@@ -32,20 +32,22 @@ def show(
     *,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
-    """Show one task: how it stands, its times, parameters, result, error and history."""
+    """Show one task: its state, times, parameters, result, error and history."""
     wanted = parse_task_id(task_id)
     with reached(common) as connection:
         engine = connection.inline()
         task = run_inline(engine.get(wanted))
         if common.json:
-            write_json(showing.whole(task, engine))
+            write_json(task_json.whole(task, engine))
         else:
             tables.write_task(task, engine.clock.now())
 
 
-Limit: TypeAlias = Annotated[int, Parameter(help=f"How many at most, up to {MOST:,}; 50 if not said.", metavar="N")]
-After: TypeAlias = Annotated[
-    str | None, Parameter(help="Go on after this task: the last one of the page before.", metavar="ID")
+Limit: TypeAlias = Annotated[
+    int, Parameter(converter=whole, help=f"How many at most, up to {MOST:,}; 50 by default.", metavar="N")
+]
+Cursor: TypeAlias = Annotated[
+    str | None, Parameter(help="Continue after this task: the last one of the previous page.", metavar="ID")
 ]
 
 
@@ -72,12 +74,13 @@ def list_tasks(
     ] = None,
     oldest_first: Annotated[bool, Parameter(help="Begin with the oldest instead of the newest.")] = False,
     limit: Limit = 50,
-    after: After = None,
+    cursor: Cursor = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> None:
     """List tasks, the newest first.
 
-    With `--json`, one task per line. If there are as many as `--limit`, there may be more: `--after` the last id.
+    With `--json`, one task per line, which `fairlead submit --from-file` takes. If there are as many as `--limit`,
+    there may be more: go on with `--cursor` and the last id.
     """
     sought = parse_query(query or "")
     with reached(common) as connection:
@@ -93,17 +96,19 @@ def list_tasks(
             created_from=None if created_after is None else parse("--created-after", created_after, now),
             created_before=None if created_before is None else parse("--created-before", created_before, now),
         )
-        page = gather(engine, sought, matching, limit=limit, after=after, newest_first=not oldest_first)
+        page = gather(
+            engine, sought, matching, limit=limit, after=cursor, newest_first=not oldest_first, parameters=common.json
+        )
     if common.json:
         for task in page.tasks:
-            write_json(showing.brief(task, engine))
+            write_json(task_json.listed(task, engine))
         return
     if not page.tasks:
-        write("no task matches" if sought.terms or matching != Filter() or after else "no tasks yet")
+        write("no task matches" if sought.terms or matching != Filter() or cursor else "no tasks yet")
         return
     tables.write_tasks(page.tasks, now)
     if page.cursor is not None:
-        write(f"there are more: --after {page.cursor}")
+        write(f"there are more: --cursor {page.cursor}")
 
 
 def gather(
@@ -114,12 +119,15 @@ def gather(
     limit: int,
     after: str | None,
     newest_first: bool = True,
+    parameters: bool = False,
 ) -> Found:
     """A whole page of what a query means, however many tasks must be looked at."""
     if not 1 <= limit <= MOST:
         raise InvalidTask("limit", f"--limit {limit} is out of range; use 1 to {MOST:,}")
     place = None if after is None else parse_task_id(after)
-    return run_inline(gather_page(engine, query, matching, limit=limit, after=place, newest_first=newest_first))
+    return run_inline(
+        gather_page(engine, query, matching, limit=limit, after=place, newest_first=newest_first, parameters=parameters)
+    )
 
 
 def stats(*, common: CommonWithStore = COMMON_WITH_STORE) -> None:

@@ -11,23 +11,24 @@ from cyclopts import Parameter
 from msgspec import Raw
 from msgspec.structs import replace
 
-from fairlead.cli import showing
-from fairlead.cli.explaining import warn_of
-from fairlead.cli.following import follow, live
-from fairlead.cli.moments import check_seconds, moment, parse
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached, words
+from fairlead.admin.facade import Facade
+from fairlead.app.connection import Link
+from fairlead.app.handle import TaskHandle
+from fairlead.app.task_type import template
+from fairlead.cli import task_json
+from fairlead.cli.commands.tasks.explain import warn_of
+from fairlead.cli.commands.tasks.watch import follow, live
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached, whole, words
 from fairlead.cli.output import on_terminal, pretty, write, write_json
+from fairlead.cli.times import check_seconds, moment, parse
 from fairlead.core.errors import InvalidTask, TaskFailed
 from fairlead.core.retry import RetryRule
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
-from fairlead.engine.clock import SystemClock
+from fairlead.core.validation import is_unicode, shown
 from fairlead.engine.engine import Submitted
-from fairlead.engine.facade import Facade
-from fairlead.engine.inline import run_inline
-from fairlead.sdk.connection import Link
-from fairlead.sdk.definition import template
-from fairlead.sdk.handle import TaskHandle
+from fairlead.engine.runtime.clock import SystemClock
+from fairlead.engine.runtime.inline import run_inline
 
 
 def submit(
@@ -49,7 +50,9 @@ def submit(
         str | None, Parameter(help="When it is due: 2026-11-15T08:00Z, or +30m, +2h, +1d.", metavar="MOMENT")
     ] = None,
     timeout: Annotated[float | None, Parameter(help="Seconds that an attempt may take.", metavar="S")] = None,
-    max_retries: Annotated[int | None, Parameter(help="How often a failure is tried again.", metavar="N")] = None,
+    max_retries: Annotated[
+        int | None, Parameter(converter=whole, help="How often a failure is tried again.", metavar="N")
+    ] = None,
     retry_rule: Annotated[
         tuple[str, ...],
         Parameter(
@@ -77,24 +80,24 @@ def submit(
     from_file: Annotated[
         str | None,
         Parameter(
-            help="Submit every line of this file, each a JSON object; - reads stdin. Other options then apply to "
-            "lines that do not say otherwise.",
+            help="Submit each line of this file, a JSON object; - reads stdin. The other options apply to lines that "
+            "leave the field out.",
             metavar="FILE",
             allow_leading_hyphen=True,
         ),
     ] = None,
     wait: Annotated[bool, Parameter(help="Wait until it has ended, and show its result.")] = False,
-    timeout_seconds: Annotated[
-        float | None, Parameter(help="How long --wait waits; the task goes on after that.", metavar="S")
+    wait_timeout: Annotated[
+        float | None,
+        Parameter(help="How long --wait waits, in seconds; the task continues after that.", metavar="S"),
     ] = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
     """Submit a task, or with `--from-file` many.
 
-    When this ends, what it says is submitted is durable. A line of a file holds the fields `type`, `parameters`,
-    `priority`, `queue`, `requires`, `timeout`, `max_retries`, `max_crashes`, `retry_rules`, `delay`, `run_at`,
-    `idempotency_key`, `concurrency_key`, `tenant`, `tags`, `trace`, `after` (ids) and `on_failure`; only `type` must be
-    there. A line that is refused is reported with its number, and the others are stored all the same.
+    The tasks are stored durably when the command ends. Each line of the file is a JSON object with the fields of a
+    submit over HTTP; only `task_type` is required. A task as `fairlead list --json` prints it is such a line: it is
+    submitted as a new task. A line that is refused is reported with its number, and the others are stored.
     """
     options = {
         "priority": priority,
@@ -118,13 +121,13 @@ def submit(
                 "from_file",
                 "parameters, --idempotency-key and --wait are for one task; leave them out with --from-file",
             )
-        from fairlead.cli.bulk import submit_file
+        from fairlead.cli.commands.tasks.submit_file import submit_file
 
         return submit_file(from_file, task_type, given, common)
     if task_type is None:
         raise InvalidTask("type", "no type is named; write fairlead submit TYPE, or use --from-file FILE")
     submission = replace(template(task_type, given), parameters=parameters_of(pairs, params))
-    return _submit_one(submission, common, wait=wait, seconds=check_seconds("--timeout-seconds", timeout_seconds))
+    return _submit_one(submission, common, wait=wait, seconds=check_seconds("--wait-timeout", wait_timeout))
 
 
 def _rules(written: tuple[str, ...]) -> dict[str, RetryRule]:
@@ -149,7 +152,7 @@ def _submit_one(submission: Submission, common: SharedWithStore, *, wait: bool, 
             return 0
         task, failed = _wait(submitted, connection, seconds, shown=not common.json and sys.stderr.isatty())
     if common.json:
-        write_json(showing.with_field(showing.whole(task, engine), existing=submitted.existing))
+        write_json(task_json.with_field(task_json.whole(task, engine), existing=submitted.existing))
         return 1 if failed else 0
     if failed is not None:
         raise failed
@@ -160,9 +163,9 @@ def _submit_one(submission: Submission, common: SharedWithStore, *, wait: bool, 
 def _write_submitted(submitted: Submitted, engine: Facade, common: SharedWithStore) -> None:
     task = submitted.task
     if common.json:
-        write_json(showing.with_field(showing.brief(task, engine), existing=submitted.existing))
+        write_json(task_json.with_field(task_json.brief(task, engine), existing=submitted.existing))
     elif on_terminal():
-        known = "was there already, as" if submitted.existing else "is"
+        known = "already existed and is" if submitted.existing else "is"
         write(f"{task.id} {known} {task.state}\nsee it with: fairlead show {task.id}")
     else:
         # For id=$(fairlead submit …)
@@ -178,7 +181,7 @@ def _wait(
         with live(stderr=True) as viewer:
             task = follow(connection.inline(), submitted.task.id, viewer, deadline=deadline)
         if not task.state.ended:
-            raise TimeoutError(f"task {task.id} has not ended after {seconds:g} s; it goes on")
+            raise TimeoutError(f"task {task.id} has not ended after {seconds:g} s; it is still waiting or running")
     handle: TaskHandle[Any] = TaskHandle(submitted.task, connection, lambda result: result)
     try:
         handle.result_sync(seconds)
@@ -193,12 +196,17 @@ def parameters_of(pairs: tuple[str, ...], document: str | None) -> bytes:
     if document is not None:
         if pairs:
             raise InvalidTask("parameters", f"--params and {pairs[0]!r} are both given; use one way or the other")
-        return document.encode()
+        # What a shell gives may be no Unicode; that it is no JSON either is said where parameters are checked.
+        return document.encode(errors="surrogateescape")
     values: dict[str, Raw] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key:
-            raise InvalidTask("parameters", f"parameter {pair!r} is not key=value; write it so, or use --params JSON")
+            raise InvalidTask(
+                "parameters", f"parameter {shown(pair)} is not key=value; write it so, or use --params JSON"
+            )
+        if not is_unicode(pair):
+            raise InvalidTask("parameters", f"parameter {shown(pair)} is not valid UTF-8; write it in UTF-8")
         if key in values:
             raise InvalidTask("parameters", f"parameter {key!r} is given twice; keep one of them")
         values[key] = _value(text)

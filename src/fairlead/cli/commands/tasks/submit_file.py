@@ -9,55 +9,59 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import msgspec
-from msgspec import Raw, Struct
-from msgspec.structs import asdict, replace
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
-from fairlead.cli import showing
-from fairlead.cli.explaining import warn_of
-from fairlead.cli.moments import check_seconds, moment, parse
+from fairlead.admin.facade import Facade
+from fairlead.app.task_type import template
+from fairlead.cli import task_json
+from fairlead.cli.commands.tasks.explain import warn_of
 from fairlead.cli.options import SharedWithStore, reached
 from fairlead.cli.output import complain, console, write, write_json
+from fairlead.cli.times import moment, parse
 from fairlead.core.errors import FairleadError, InvalidTask
 from fairlead.core.submission import Submission
+from fairlead.core.validation import check_text
 from fairlead.engine.engine import Submitted
-from fairlead.engine.facade import Facade
-from fairlead.engine.inline import run_inline
-from fairlead.sdk.definition import template
-from fairlead.wire.retrying import RetryRule, rules_of
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.wire.retry import RetryPolicy, RetryRule, backoff_of, rules_of
+from fairlead.wire.task_shown import TaskWhole
+from fairlead.wire.tasks import SubmitRequest
 
 BATCH: Final = 1_000
 STDIN: Final = "-"
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*?)`")
 
 
-class Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of the file; null is as good as absent."""
+LINE: Final[Mapping[str, str]] = {field.encode_name: field.name for field in msgspec.structs.fields(SubmitRequest)}
+"""The fields of a line, which are those of a submit over HTTP, and their names in Python, which may be written too."""
 
-    type: str | None = None
-    parameters: Raw = Raw(b"{}")
-    priority: str | None = None
-    queue: str | None = None
-    requires: tuple[str, ...] | None = None
-    timeout: float | None = None
-    max_retries: int | None = None
-    max_crashes: int | None = None
-    retry_rules: tuple[RetryRule, ...] | None = None
-    delay: float | None = None
-    run_at: str | None = None
-    idempotency_key: str | None = None
-    tenant: str | None = None
-    tags: tuple[str, ...] | None = None
-    trace: str | None = None
-    concurrency_key: str | None = None
-    after: tuple[str, ...] | None = None
-    on_failure: str | None = None
+SHOWN: Final = tuple(name for name in TaskWhole.__struct_fields__ if name not in LINE)
+"""What a task that is shown has beside them: passed over in a line that is such a task, and unknown in any other."""
 
-
-_decode: Final = msgspec.json.Decoder(Line).decode
+_SHAPES: Final[Mapping[str, Any]] = {
+    "parameters": Raw,
+    "retry_policy": RetryPolicy | None,
+    "retry_rules": tuple[RetryRule, ...] | None,
+}
+"""What is read here; what any other field may be is for the core to say, as everywhere."""
+_SPELLINGS: Final = tuple((name, http) for http, python in LINE.items() for name in dict.fromkeys((http, python)))
+_LINE: Final = msgspec.defstruct(
+    "Line",
+    [
+        *((name, _SHAPES.get(http, Any), UNSET) for name, http in _SPELLINGS),
+        *((name, Raw, UNSET) for name in SHOWN),
+    ],
+    forbid_unknown_fields=True,
+)
+_said: Final = attrgetter(*(name for name, _ in _SPELLINGS))
+_shown: Final = attrgetter(*SHOWN)
+_decode: Final = msgspec.json.Decoder(_LINE).decode
 
 
 def submit_file(name: str, task_type: str | None, options: Mapping[str, Any], common: SharedWithStore) -> int:
@@ -100,7 +104,7 @@ class Bulk:
         if self._json:
             return
         parts = [f"{self.stored:,} submitted"]
-        parts += [f"{self.known:,} were there already"] if self.known else []
+        parts += [f"{self.known:,} existed already"] if self.known else []
         parts += [f"{self.refused:,} refused"] if self.refused else []
         write(", ".join(parts))
 
@@ -131,17 +135,17 @@ class Bulk:
             said = _decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidTask("line", _reason(error)) from None
-        fields = {name: value for name, value in asdict(said).items() if value is not None}
-        parameters = bytes(fields.pop("parameters"))
+        fields = _fields(said)
+        parameters = bytes(fields.pop("parameters", b"{}"))
         task_type = fields.pop("type", self._type)
         if task_type is None:
-            raise InvalidTask("type", 'the line names no type; add "type", or name one for all lines')
-        for name in ("timeout", "delay"):
-            check_seconds(name, fields.get(name))
+            raise InvalidTask("type", 'the line names no type; add "task_type", or name one for all lines')
         if "run_at" in fields:
-            fields["run_at"] = moment(parse("run_at", fields["run_at"], now))
+            fields["run_at"] = moment(parse("run_at", check_text("run_at", fields["run_at"]), now))
         if "retry_rules" in fields:
             fields["retry_rules"] = rules_of(fields["retry_rules"])
+        if "backoff" in fields:
+            fields["backoff"] = backoff_of(fields["backoff"])
         given = dict(self._options)
         # A line that says when it is due says it alone.
         if "delay" in fields or "run_at" in fields:
@@ -160,19 +164,45 @@ class Bulk:
         self.known += answer.existing
         self.stored += not answer.existing
         if self._json:
-            task = showing.brief(answer.task, self._engine)
-            write_json({"line": number, **showing.with_field(task, existing=answer.existing)})
+            task = task_json.brief(answer.task, self._engine)
+            write_json({"line": number, **task_json.with_field(task, existing=answer.existing)})
+
+
+def _fields(line: Any) -> dict[str, Any]:
+    """What a line says, by the names in Python; null says nothing."""
+    _check_shown(line)
+    fields: dict[str, Any] = {}
+    for (name, http), value in zip(_SPELLINGS, _said(line), strict=True):
+        if value is None or value is UNSET:
+            continue
+        if LINE[http] in fields:
+            raise InvalidTask(http, f"the line says {http} and {name}, which mean the same; leave {name} out")
+        fields[LINE[http]] = value
+    return fields
+
+
+def _check_shown(line: Any) -> None:
+    """Refuse what tells how a task stands, unless the line is a task as it is shown, with all that it needs."""
+    shown = [name for name, value in zip(SHOWN, _shown(line), strict=True) if value is not UNSET]
+    if shown and not {"task_id", "status"} <= set(shown):
+        raise InvalidTask(shown[0], f"field {shown[0]!r} tells how a task stands, which cannot be said; leave it out")
+    if shown and line.parameters is UNSET:
+        raise InvalidTask(
+            "parameters",
+            "the line is a task without its parameters, which would be lost; write it with `fairlead list --json` or "
+            "`fairlead show --json`",
+        )
 
 
 def _reason(error: Exception) -> str:
     unknown = _UNKNOWN.match(str(error))
     if unknown:
-        fields = Line.__struct_fields__
-        nearest = difflib.get_close_matches(unknown[1], fields, n=1, cutoff=0.5)
-        remedy = f"did you mean {nearest[0]}?" if nearest else f"the fields are {', '.join(fields)}"
+        names = dict(_SPELLINGS)
+        nearest = difflib.get_close_matches(unknown[1], names, n=1, cutoff=0.5)
+        remedy = f"did you mean {names[nearest[0]]}?" if nearest else f"the fields are {', '.join(LINE)}"
         return f"field {unknown[1]!r} is unknown; {remedy}"
     if isinstance(error, msgspec.ValidationError):
-        return f"the line does not fit: {error}"
+        return f"the line does not fit: {error}; write what is expected there"
     return f"the line is not a JSON object: {error}"
 
 

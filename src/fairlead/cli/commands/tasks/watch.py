@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 from cyclopts import Parameter
 
-from fairlead.cli import showing
-from fairlead.cli.moments import ago, brief
+from fairlead.admin.facade import Facade
+from fairlead.cli import task_json
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
 from fairlead.cli.output import console, on_terminal, one_line, warn, write, write_json
+from fairlead.cli.times import ago, brief
 from fairlead.core.errors import StoreUnavailable
-from fairlead.core.explanation import Explanation
+from fairlead.core.explain.explanation import Explanation
 from fairlead.core.identity import TaskId, parse_task_id
 from fairlead.core.task import State, Task
-from fairlead.engine.facade import Facade
-from fairlead.engine.inline import run_inline
-from fairlead.wire.moments import iso
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.wire.times import iso
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -54,7 +54,7 @@ def watch(
     *,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
-    """Watch a task until it has ended: why it waits, then how far it is.
+    """Watch a task until it has ended: why it waits, then its progress.
 
     On a terminal this is a live bar, elsewhere a line for every change; with `--json`, each line is the task. While the
     store cannot be reached, it is tried again. The exit code is 0 if the task completed and 1 if it ended otherwise.
@@ -179,7 +179,7 @@ class JsonLines:
         said = (status.state, status.attempts, status.progress, status.cancel_asked, status.ready_at)
         if said != self._said:
             self._said = said
-            write_json(showing.brief(task, self._engine))
+            write_json(task_json.brief(task, self._engine))
             sys.stdout.flush()
 
     def trouble(self, error: StoreUnavailable | None) -> None:

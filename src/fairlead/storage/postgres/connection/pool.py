@@ -16,17 +16,18 @@ from typing import Any, Final, Protocol, TypeVar
 import psycopg
 
 from fairlead.core.errors import StoreUnavailable
-from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.connecting import connect, connect_async
-from fairlead.storage.postgres.failures import may_retry, named, timed_out
-from fairlead.storage.postgres.sessions import (
+from fairlead.storage.deadline import Budget, left, timed
+from fairlead.storage.postgres.connection.connect import connect, connect_async
+from fairlead.storage.postgres.connection.session import (
     AsyncSession,
     BlockingSession,
     Late,
     Row,
     Session,
 )
+from fairlead.storage.postgres.errors import may_retry, named, timed_out
 from fairlead.storage.postgres.statements import Statement
+from fairlead.storage.postgres.url import Address
 
 Result = TypeVar("Result")
 
@@ -56,11 +57,13 @@ class BlockingConnections:
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        self.budget = budget(address, blocking=True)
         self._idle: list[BlockingSession] = []
         self._closed = False
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(address.pool)
 
+    @timed
     async def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Row]:
         for attempt in range(_TRIES):
             session = self._borrow()
@@ -73,6 +76,7 @@ class BlockingConnections:
             time.sleep(_FIRST_PAUSE * 2**attempt)  # noqa: ASYNC251 - it is there to block
         raise AssertionError("the last try answers or raises")
 
+    @timed
     async def transaction(self, work: Callable[[Session], Awaitable[Result]]) -> Result:
         for attempt in range(_TRIES):
             session = self._borrow()
@@ -93,7 +97,7 @@ class BlockingConnections:
             session.close()
 
     def _borrow(self) -> BlockingSession:
-        if not self._free.acquire(timeout=self._address.timeout):
+        if not self._free.acquire(timeout=left(self._address.timeout)):
             raise all_busy(self._address)
         try:
             while self._idle:
@@ -132,10 +136,12 @@ class AsyncConnections:
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        self.budget = budget(address, blocking=False)
         self._idle: list[AsyncSession] = []
         self._closed = False
         self._free = asyncio.BoundedSemaphore(address.pool)
 
+    @timed
     async def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Row]:
         for attempt in range(_TRIES):
             session = await self._borrow()
@@ -148,6 +154,7 @@ class AsyncConnections:
             await asyncio.sleep(_FIRST_PAUSE * 2**attempt)
         raise AssertionError("the last try answers or raises")
 
+    @timed
     async def transaction(self, work: Callable[[Session], Awaitable[Result]]) -> Result:
         for attempt in range(_TRIES):
             session = await self._borrow()
@@ -169,7 +176,7 @@ class AsyncConnections:
     async def _borrow(self) -> AsyncSession:
         if self._free.locked():
             try:
-                async with asyncio.timeout(self._address.timeout):
+                async with asyncio.timeout(left(self._address.timeout)):
                     await self._free.acquire()
             except TimeoutError:
                 raise all_busy(self._address) from None
@@ -204,7 +211,8 @@ def judge(error: psycopg.Error, address: Address, attempt: int) -> None:
     """Raise our error, unless the call is to be tried again."""
     if isinstance(error, Late):
         raise timed_out(address) from error
-    if not may_retry(error) or attempt == _TRIES - 1:
+    pause = _FIRST_PAUSE * 2**attempt
+    if not may_retry(error) or attempt == _TRIES - 1 or left(pause) < pause:
         raise named(error, address) from error
 
 
@@ -220,3 +228,8 @@ def all_busy(address: Address) -> StoreUnavailable:
         f"all {address.pool} connections to {address.shown} were busy for {address.timeout:g} s; nothing was done. "
         f"Repeat the call, or allow more with ?pool=number in the store URL"
     )
+
+
+def budget(address: Address, *, blocking: bool) -> Budget:
+    """How long the calls of a store at this address may take."""
+    return Budget(address.timeout, address.shown, blocking=blocking)

@@ -22,16 +22,17 @@ from psycopg import pq
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
-from fairlead.storage.postgres.address import Address
-from fairlead.storage.postgres.connecting import GRACE, LimitedAsyncConnection, LimitedConnection
+from fairlead.storage.postgres.connection.connect import LimitedAsyncConnection, LimitedConnection, limit
 from fairlead.storage.postgres.rows import Row as Row
 from fairlead.storage.postgres.statements import Statement
+from fairlead.storage.postgres.url import Address
 
 Result = TypeVar("Result")
 
 _IDLE_CHECK: Final = 1.0
 """Seconds after which an idle connection is looked at before use: the server may have gone meanwhile."""
-_CANCEL_WITHIN: Final = 5.0
+_CANCEL_WITHIN: Final = 0.5
+"""Seconds that a server has to give up on a call that was cancelled; then its connection is closed."""
 _INT8: Final = struct.Struct("!q").pack
 _BINARY: Final = pq.Format.BINARY
 
@@ -74,8 +75,8 @@ class _Exchanging(ABC):
 
     def __init__(self, connection: LimitedConnection | LimitedAsyncConnection, address: Address) -> None:
         self.used_at = time.monotonic()
-        self._limit = address.timeout + GRACE
-        self._prepare = address.prepare
+        self._address = address
+        self._prepare = connection.prepares
         self._libpq = connection.pgconn
         self._socket = connection.fileno()
         self._encoding = connection.info.encoding
@@ -173,7 +174,7 @@ class BlockingSession(_Exchanging):
         self._connection.close()
 
     async def _answered(self) -> None:
-        deadline = time.monotonic() + self._limit
+        deadline = time.monotonic() + limit(self._address)
         while True:
             unsent = self._libpq.flush()
             self._poll.register(self._socket, select.POLLIN | select.POLLOUT if unsent else select.POLLIN)
@@ -191,24 +192,32 @@ class AsyncSession(_Exchanging):
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._answer: asyncio.Future[None] | None = None
+        self._deadline = 0.0
+        """When the exchange under way must have its answer."""
+        self._watch: asyncio.TimerHandle | None = None
+        """Rings for one exchange and then, if another is under way by now, for that: none pays for a timer."""
         self._writing = False
+        self._hears = True
         self._loop.add_reader(self._socket, self._readable)
 
     async def close(self) -> None:
         self._deafen()
+        if self._watch is not None:
+            self._watch.cancel()
         await self._connection.close()
 
     async def _answered(self) -> None:
         self._answer = answer = self._loop.create_future()
+        self._deadline = deadline = self._loop.time() + limit(self._address)
+        if self._watch is None or deadline < self._watch.when():
+            self._ring_at(deadline)
         self._writable()
-        late = self._loop.call_later(self._limit, self._late)
         try:
             await answer
         except asyncio.CancelledError:
             await self._cancel()
             raise
         finally:
-            late.cancel()
             self._answer = None
 
     async def _cancel(self) -> None:
@@ -244,13 +253,27 @@ class AsyncSession(_Exchanging):
             self._loop.remove_writer(self._socket)
         self._writing = bool(unsent)
 
-    def _late(self) -> None:
-        self._fail(Late())
+    def _ring_at(self, deadline: float) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = self._loop.call_at(deadline, self._check)
+
+    def _check(self) -> None:
+        self._watch = None
+        if self._answer is None:
+            return
+        if self._deadline <= self._loop.time():
+            self._fail(Late())
+        else:
+            self._ring_at(self._deadline)
 
     def _fail(self, error: psycopg.Error) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
 
     def _deafen(self) -> None:
-        self._loop.remove_reader(self._socket)
-        self._loop.remove_writer(self._socket)
+        """Once only: libpq closes the socket of a connection that broke, and its number is soon another's."""
+        if self._hears:
+            self._hears = False
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)

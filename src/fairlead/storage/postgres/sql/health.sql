@@ -1,3 +1,4 @@
+-- name: health.examine
 -- What the server and the tables of the schema say of themselves.
 --
 -- $1  the schema
@@ -20,3 +21,12 @@ SELECT json_build_object(
     'live', (SELECT coalesce(sum(n_live_tup), 0) FROM pg_stat_user_tables WHERE schemaname = $1),
     'dead', (SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_user_tables WHERE schemaname = $1)
 )::text
+
+-- name: health.orphans
+-- How many idempotency keys, of those looked at, are held by a task that is not there.
+--
+-- $1  how many keys to look at
+--
+-- Returns one row: the number.
+SELECT count(*) FROM (SELECT holder FROM {schema}.key LIMIT $1) AS looked_at
+WHERE NOT EXISTS (SELECT 1 FROM {schema}.task WHERE task.id = looked_at.holder)

@@ -1,3 +1,4 @@
+-- name: wait.notify
 -- Say something on a channel.
 --
 -- $1 text  channel

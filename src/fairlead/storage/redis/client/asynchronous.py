@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Final, cast
+from collections.abc import Coroutine
+from typing import Any, cast
 
 import hiredis
 
-from fairlead.core.errors import StoreError
-from fairlead.storage.redis.address import Address, Host
-from fairlead.storage.redis.node import Interrupted, Patience, Release
-from fairlead.storage.redis.wire import Broken, Greeting, Reply, greet, greeting, reader, tls_context
-
-_LAST_WORDS: Final = 2.0
-"""Seconds that a server has, once an exchange is cancelled, to say what it has done."""
+from fairlead.core.errors import StoreError, StoreRefused
+from fairlead.storage.deadline import left
+from fairlead.storage.login import ask_in_thread
+from fairlead.storage.redis.client.node import Interrupted, Patience, Release
+from fairlead.storage.redis.client.resp import (
+    Broken,
+    Greeting,
+    Reply,
+    greet,
+    greet_sentinel,
+    greeting,
+    reader,
+    tls_context,
+    unreachable,
+)
+from fairlead.storage.redis.url import Address, Host
 
 
 class _Exchange:
@@ -36,8 +46,10 @@ class _Exchange:
 class _Stream(asyncio.Protocol):
     """One connection. When it breaks, everything under way on it fails, and it is not used again."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, patience: float) -> None:
+        """`patience` is how many seconds a server has, once an exchange is cancelled, to say what it has done."""
         self._host = host
+        self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._reader = reader()
         self._under_way: deque[_Exchange] = deque()
@@ -45,6 +57,11 @@ class _Stream(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
         self._trouble = "it was closed"
         self.is_open = False
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it ever was open."""
+        return self._transport is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -85,19 +102,20 @@ class _Stream(asyncio.Protocol):
         self._break("it was closed")
 
     async def _interrupt(self, exchange: _Exchange, release: Release) -> None:
-        """Raise what an exchange that was cancelled has come to, if that can still be learnt."""
+        """Raise what an exchange that was cancelled has come to; Broken if that cannot be learnt any more."""
         if len(exchange.replies) < exchange.count:
             if not self.is_open:
-                return
+                raise Broken(f"the connection to Redis at {self._host} was lost: {self._trouble}", sent=True)
             exchange.answer = self._loop.create_future()
             # It may end after no one waits for it any more, and then asyncio would complain that no one looked.
             exchange.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
             try:
-                async with asyncio.timeout(_LAST_WORDS):
+                async with asyncio.timeout(self._patience):
                     await release()
                     await exchange.answer
-            except (StoreError, Broken, TimeoutError):
-                return
+            except (StoreError, TimeoutError) as error:
+                message = f"Redis at {self._host} does not say what became of a claim that was called back"
+                raise Broken(message, sent=True) from error
         raise Interrupted(exchange.replies)
 
     def _check(self) -> None:
@@ -128,7 +146,7 @@ class _Stream(asyncio.Protocol):
 
 
 class StreamingNode:
-    """One server over asyncio. See `fairlead.storage.redis.node.Node`."""
+    """One server over asyncio. See `fairlead.storage.redis.client.node.Node`."""
 
     def __init__(self, host: Host, address: Address, *, sentinel: bool) -> None:
         self.host = host
@@ -148,7 +166,7 @@ class StreamingNode:
         assert self.greeted is not None  # noqa: S101 - a connection was just made
         return self.greeted
 
-    async def exchange(
+    def exchange(
         self,
         payload: bytes,
         count: int,
@@ -156,14 +174,24 @@ class StreamingNode:
         timeout: float | None = None,
         alone: bool = False,
         release: Release | None = None,
-    ) -> list[Reply]:
+    ) -> Coroutine[Any, Any, list[Reply]]:
         limit = self._address.timeout if timeout is None else timeout
         if alone:
-            return await self._exchange_alone(payload, count, limit, release)
+            return self._exchange_alone(payload, count, left(limit), release)
         stream = self._stream
         if stream is None or not stream.is_open:
-            stream = await self._shared()
-        return await stream.exchange(payload, count, limit)
+            return self._exchange_anew(payload, count, limit)
+        # Not what is left of this call: the connection is others' too, and breaks when the server hangs.
+        return stream.exchange(payload, count, limit)
+
+    def renew(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+        if (stream := self._stream) is not None:
+            self._stream = None
+            # Others' replies may be on their way, and say what was done.
+            self._alone.add(stream)
+            asyncio.get_running_loop().call_later(self._address.timeout, self._retire, stream)
 
     def close(self) -> None:
         self._closed = True
@@ -172,9 +200,17 @@ class StreamingNode:
                 stream.close()
         self._idle.clear()
 
+    def _retire(self, stream: _Stream) -> None:
+        self._alone.discard(stream)
+        stream.close()
+
     def _is_closed(self) -> bool:
         """Asked anew after an await: another task may have closed the node meanwhile."""
         return self._closed
+
+    async def _exchange_anew(self, payload: bytes, count: int, timeout: float) -> list[Reply]:
+        stream = await self._shared()
+        return await stream.exchange(payload, count, timeout)
 
     async def _exchange_alone(self, payload: bytes, count: int, timeout: float, release: Release | None) -> list[Reply]:
         while self._idle and not self._idle[-1].is_open:
@@ -205,16 +241,18 @@ class StreamingNode:
     async def _connect(self) -> _Stream:
         if self._closed:
             raise Broken(f"the connection to Redis at {self.host} was closed", sent=False)
+        limit = left(self._address.timeout)
         if (seconds := self._patience.pause()) > 0:
-            await asyncio.sleep(seconds)
-        stream = _Stream(self.host)
+            await asyncio.sleep(min(seconds, limit))
+        stream = _Stream(self.host, self._address.timeout)
         try:
-            await self._open(stream)
+            self.greeted = await self._greet(stream)
         except (OSError, TimeoutError, Broken) as error:
             self._patience.failed()
             stream.close()
-            trouble = str(error) or f"no connection within {self._address.timeout:g} s"
-            raise Broken(f"Redis at {self.host} cannot be reached: {trouble}", sent=False) from error
+            trouble = str(error) or f"no connection within {limit:g} s"
+            tls = self._address.tls if stream.is_made else None
+            raise unreachable(self.host, trouble, tls) from error
         except BaseException:
             stream.close()
             raise
@@ -225,15 +263,31 @@ class StreamingNode:
         self._patience.succeeded()
         return stream
 
+    async def _greet(self, stream: _Stream) -> Greeting:
+        """Connect a stream and say the first words; raises a store error when the server refuses us."""
+        address, timeout = self._address, self._address.timeout
+        if self._sentinel:
+            await self._open(stream)
+            return greeting(await stream.exchange(*greet_sentinel(address), left(timeout)))
+        credentials = address.credentials
+        # Before the server is there to wait for them.
+        login = None if credentials is None else await ask_in_thread(credentials, timeout)
+        await self._open(stream)
+        try:
+            return greeting(await stream.exchange(*greet(address, login), left(timeout)))
+        except StoreRefused:
+            # It may have been changed since, or be one that was kept too long.
+            if credentials is None or (newer := await ask_in_thread(credentials, timeout)) == login:
+                raise
+            return greeting(await stream.exchange(*greet(address, newer), left(timeout)))
+
     async def _open(self, stream: _Stream) -> None:
-        context = tls_context(self._address)
-        async with asyncio.timeout(self._address.timeout):
-            await asyncio.get_running_loop().create_connection(
-                lambda: stream,
-                self.host.name,
-                self.host.port,
-                ssl=context,
-                server_hostname=self.host.name if context else None,
-            )
-        replies = await stream.exchange(*greet(self._address, sentinel=self._sentinel), self._address.timeout)
-        self.greeted = greeting(replies)
+        loop, host, tls = asyncio.get_running_loop(), self.host, self._address.tls
+        async with asyncio.timeout(left(self._address.timeout)):
+            if host.is_socket:
+                await loop.create_unix_connection(lambda: stream, host.name)
+            elif tls is None:
+                await loop.create_connection(lambda: stream, host.name, host.port)
+            else:
+                context, name = tls_context(tls), tls.name_of(host)
+                await loop.create_connection(lambda: stream, host.name, host.port, ssl=context, server_hostname=name)

@@ -17,9 +17,22 @@ from typing import Final
 
 import hiredis
 
-from fairlead.storage.redis.address import Address, Host
-from fairlead.storage.redis.node import Patience, Release
-from fairlead.storage.redis.wire import Broken, Greeting, Reply, greet, greeting, reader, tls_context
+from fairlead.core.errors import StoreRefused
+from fairlead.storage.deadline import left
+from fairlead.storage.login import ask
+from fairlead.storage.redis.client.node import Patience, Release
+from fairlead.storage.redis.client.resp import (
+    Broken,
+    Greeting,
+    Reply,
+    greet,
+    greet_sentinel,
+    greeting,
+    reader,
+    tls_context,
+    unreachable,
+)
+from fairlead.storage.redis.url import Address, Host
 
 _CHUNK: Final = 65536
 _FRESH: Final = 1.0
@@ -32,6 +45,15 @@ takes as long to wake up, and works slowly then. See ADR 0097."""
 _LOST: Final = "the connection to Redis at {} was lost: {}"
 
 
+_LEAST: Final = 1e-3
+"""The shortest limit, in seconds: to a socket none at all means for ever."""
+
+
+def _some(timeout: float) -> float:
+    """How long an exchange may take."""
+    return max(left(timeout), _LEAST)
+
+
 async def pause(seconds: float) -> None:
     """Wait, in the calling thread."""
     time.sleep(seconds)  # noqa: ASYNC251 - this transport blocks, by contract
@@ -40,28 +62,36 @@ async def pause(seconds: float) -> None:
 class _Connection:
     """One socket and its parser."""
 
-    def __init__(self, host: Host, address: Address, *, sentinel: bool) -> None:
+    greeting: Greeting
+
+    def __init__(self, host: Host, address: Address) -> None:
         self._host = host
+        self._tls = address.tls
         self._timeout = 0.0
         self._near = False
         """Whether the last answer came as fast as from a server nearby."""
         self._reader = reader()
         self.used = time.monotonic()
         try:
-            self._socket = socket.create_connection((host.name, host.port), timeout=address.timeout)
+            self._socket = _socket(host, _some(address.timeout))
         except OSError as error:
-            raise Broken(f"Redis at {host} cannot be reached: {error}", sent=False) from error
+            raise unreachable(host, error) from error
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if (context := tls_context(address)) is not None:
-                self._socket = context.wrap_socket(self._socket, server_hostname=host.name)
-            self.greeting = greeting(self.exchange(*greet(address, sentinel=sentinel), address.timeout))
+            if address.tls is not None:
+                name = address.tls.name_of(host)
+                self._socket = tls_context(address.tls).wrap_socket(self._socket, server_hostname=name)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError | Broken):
-                raise Broken(f"Redis at {host} cannot be reached: {error}", sent=False) from error
+                raise unreachable(host, error) from error
             raise
+
+    def greet(self, commands: bytes, count: int, timeout: float) -> None:
+        """Say the first words; raises Broken, or a store error when the server refuses us."""
+        try:
+            self.greeting = greeting(self.exchange(commands, count, timeout))
+        except Broken as error:
+            raise unreachable(self._host, error, self._tls) from error
 
     def exchange(self, payload: bytes, count: int, timeout: float) -> list[Reply]:
         if timeout != self._timeout:
@@ -138,8 +168,24 @@ class _Connection:
             self._socket.close()
 
 
+def _socket(host: Host, timeout: float) -> socket.socket:
+    if not host.is_socket:
+        made = socket.create_connection((host.name, host.port), timeout=timeout)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return made
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(timeout)
+        made.connect(host.name)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
 class BlockingNode:
-    """One server over plain sockets. See `fairlead.storage.redis.node.Node`."""
+    """One server over plain sockets. See `fairlead.storage.redis.client.node.Node`."""
 
     def __init__(self, host: Host, address: Address, *, sentinel: bool) -> None:
         self.host = host
@@ -168,7 +214,7 @@ class BlockingNode:
     ) -> list[Reply]:
         connection = self._take()
         try:
-            replies = connection.exchange(payload, count, self._address.timeout if timeout is None else timeout)
+            replies = connection.exchange(payload, count, _some(self._address.timeout if timeout is None else timeout))
         except BaseException:
             connection.close()
             raise
@@ -178,10 +224,13 @@ class BlockingNode:
             self._idle.append(connection)
         return replies
 
-    def close(self) -> None:
-        self._closed = True
+    def renew(self) -> None:
         while self._idle:
             self._idle.pop().close()
+
+    def close(self) -> None:
+        self._closed = True
+        self.renew()
 
     def _take(self) -> _Connection:
         if self._process != os.getpid():
@@ -200,12 +249,35 @@ class BlockingNode:
         if self._closed:
             raise Broken(f"the connection to Redis at {self.host} was closed", sent=False)
         if (seconds := self._patience.pause()) > 0:
-            time.sleep(seconds)
+            time.sleep(left(seconds))
         try:
-            connection = _Connection(self.host, self._address, sentinel=self._sentinel)
+            connection = self._greeted()
         except Broken:
             self._patience.failed()
             raise
         self._patience.succeeded()
         self.greeted = connection.greeting
+        return connection
+
+    def _greeted(self) -> _Connection:
+        """A new connection, on which the first words were said."""
+        address = self._address
+        credentials = None if self._sentinel else address.credentials
+        # Before the server is there to wait for them.
+        login = None if credentials is None else ask(credentials)
+        connection = _Connection(self.host, address)
+        try:
+            if self._sentinel:
+                connection.greet(*greet_sentinel(address), _some(address.timeout))
+                return connection
+            try:
+                connection.greet(*greet(address, login), _some(address.timeout))
+            except StoreRefused:
+                # It may have been changed since, or be one that was kept too long.
+                if credentials is None or (newer := ask(credentials)) == login:
+                    raise
+                connection.greet(*greet(address, newer), _some(address.timeout))
+        except BaseException:
+            connection.close()
+            raise
         return connection

@@ -8,8 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from fairlead.storage.redis.address import Host
-from fairlead.storage.redis.wire import Greeting, Reply
+from fairlead.storage.redis.client.resp import Greeting, Reply
+from fairlead.storage.redis.url import Host
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -53,8 +53,13 @@ class Node(Protocol):
         """Send packed commands and return their replies. Raises Broken.
 
         With `alone`, the connection is no one else's meanwhile: for commands that make the server hold it up. With
-        `release`, what was done is known even if this is cancelled: the server is released, and Interrupted raised.
+        `release`, what was done is known even if this is cancelled: the server is released, and Interrupted raised; or
+        Broken, if it does not say.
         """
+        ...
+
+    def renew(self) -> None:
+        """Use the connections that there are no more, because they are nobody's by now: the next call makes another."""
         ...
 
     def close(self) -> None:

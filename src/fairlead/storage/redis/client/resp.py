@@ -10,14 +10,15 @@ import hiredis
 from msgspec import Struct
 
 from fairlead.core.errors import (
-    InvalidSettings,
     StoreError,
     StoreFull,
     StoreMismatch,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
 )
-from fairlead.storage.redis.address import Address
+from fairlead.storage.login import Login
+from fairlead.storage.redis.url import Address, Host, Tls
 
 Reply: TypeAlias = Any
 """What a server answered: bytes, an int, None, a list of replies, or a `hiredis.ReplyError`."""
@@ -41,6 +42,15 @@ class Broken(Exception):
         self.sent = sent
 
 
+def unreachable(host: Host, trouble: Exception | str, tls: Tls | None = None) -> Broken:
+    """The error of a connection that could not be made.
+
+    `tls` is that of one that broke at its first words, when all was well as far as could be seen from here.
+    """
+    hint = "" if tls is None else "; the server may want a certificate of ours that it trusts: ?cert=file&key=file"
+    return Broken(f"Redis at {host} cannot be reached: {trouble}{hint}", sent=False)
+
+
 class Greeting(Struct, frozen=True):
     """What a server says of itself."""
 
@@ -54,16 +64,29 @@ def reader() -> hiredis.Reader:
     return hiredis.Reader(replyError=hiredis.ReplyError, protocolError=hiredis.ProtocolError)
 
 
-def greet(address: Address, *, sentinel: bool = False) -> tuple[bytes, int]:
-    """The commands that open a connection, and how many replies they get."""
-    hello: list[Word] = ["HELLO", 2]
-    password = address.sentinel_password if sentinel else address.password
-    if password is not None:
-        hello += ["AUTH", (None if sentinel else address.username) or "default", password]
-    hello += ["SETNAME", "fairlead"]
-    if sentinel or not address.database:
+def greet(address: Address, login: Login | None) -> tuple[bytes, int]:
+    """The commands that open a connection to a server, and how many replies they get.
+
+    With a login, that is what it is told instead of what the URL says.
+    """
+    hello = _hello(address.username, address.password)
+    if login is not None:
+        hello = _hello(login.username or address.username, login.password)
+    if not address.database:
         return pack(tuple(hello)), 1
     return pack(tuple(hello)) + pack(("SELECT", address.database)), 2
+
+
+def greet_sentinel(address: Address) -> tuple[bytes, int]:
+    """The same to a sentinel."""
+    return pack(tuple(_hello(address.sentinel_username, address.sentinel_password))), 1
+
+
+def _hello(username: str | None, password: str | None) -> list[Word]:
+    hello: list[Word] = ["HELLO", 2]
+    if password is not None:
+        hello += ["AUTH", username or "default", password]
+    return [*hello, "SETNAME", "fairlead"]
 
 
 def greeting(replies: Sequence[Reply]) -> Greeting:
@@ -76,23 +99,84 @@ def greeting(replies: Sequence[Reply]) -> Greeting:
     return Greeting(major >= FLAGS_SINCE, facts.get(b"role", b"master") == b"master")
 
 
-def tls_context(address: Address) -> ssl.SSLContext | None:
-    """How to encrypt, or None for not at all."""
-    if not address.tls:
-        return None
-    context = ssl.create_default_context(cafile=address.ca)
-    if not address.verify:
-        context.check_hostname = False
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """How to encrypt. The files are read anew for each connection, so that certificates can be replaced.
+
+    Raises Broken when one cannot be read: while they are replaced, that may pass.
+    """
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+    except OSError as error:
+        raise Broken(f"the file of certificates to trust, {tls.ca}, cannot be read: {error}", sent=False) from error
+    context.check_hostname = tls.verify and tls.check_name
+    if not tls.verify:
         context.verify_mode = ssl.CERT_NONE
+    if tls.cert is not None:
+        try:
+            # Without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(tls.cert, tls.key, tls.key_password or "")
+        except OSError as error:
+            place = tls.cert if tls.key is None else f"{tls.cert} with the key {tls.key}"
+            raise Broken(f"the certificate {place} cannot be used: {error}", sent=False) from error
     return context
 
 
-def error_of(reply: Exception) -> StoreError | InvalidSettings:
+SPLIT: Final = ReplyError("SPLIT a part of the slot is, or may be, at another node")
+"""What is said of such a slot, in place of its node."""
+
+_MOVING: Final = frozenset({"ASK", "TRYAGAIN", "SPLIT"})
+"""Errors of a slot that is on its way from one node of a Cluster to another; they say that nothing was done."""
+_PASSING: Final = frozenset({*_MOVING, "MOVED", "LOADING", "CLUSTERDOWN", "MASTERDOWN"})
+
+
+def is_moving(reply: Exception) -> bool:
+    """Whether this is the error of a slot that is on its way."""
+    return _word(reply) in _MOVING
+
+
+def is_passing(reply: Exception) -> bool:
+    """Whether this is an error that ends by itself, and says that nothing was done."""
+    return _word(reply) in _PASSING
+
+
+def is_nobody(reply: Exception) -> bool:
+    """Whether this is the error of a connection that is nobody's, or no more; it says that nothing was done."""
+    return _word(reply) == "NOAUTH"
+
+
+def is_replica(reply: Exception) -> bool:
+    """Whether this is the error of a server that is no master, or no more."""
+    text = str(reply)
+    return text.startswith("READONLY") or "-READONLY" in text
+
+
+def _word(reply: Exception) -> str:
+    return str(reply).partition(" ")[0]
+
+
+_NOT_A_STORE: Final = (
+    "ERR DB index is out of range",
+    "ERR invalid DB index",
+    "ERR SELECT is not allowed",
+    "ERR unknown command",
+    "NOPROTO",
+)
+"""How replies begin that no repetition changes: there is no such database, or the server is none that we can use."""
+
+
+def error_of(reply: Exception) -> StoreError:
     """What a server's error means to the caller."""
     text = str(reply)
     word = text.split(" ", 1)[0].lstrip("-")
     if word in {"NOAUTH", "WRONGPASS", "NOPERM"}:
-        return InvalidSettings(f"Redis refuses us: {text}; check user, password and ACL of the store URL")
+        return StoreRefused(
+            f"Redis does not let us in: {text}; nothing was done. Check user and password in the URL, or what gives "
+            f"the credentials, and the ACL"
+        )
+    if text.startswith(_NOT_A_STORE):
+        return StoreMismatch(
+            f"Redis answered: {text}; nothing was done. Name another database or server in the store URL"
+        )
     if word == "OOM" or "OOM command not allowed" in text:
         return StoreFull(
             "Redis is out of memory (maxmemory): nothing was stored; let workers drain it or raise maxmemory"

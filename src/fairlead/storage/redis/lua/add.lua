@@ -1,8 +1,9 @@
 -- Store new tasks of one slot.
 --
 -- KEYS[1]  the slot's base
--- ARGV[1]  now
--- ARGV[2]  how many kinds follow
+-- ARGV[1]  now, or '' for the server's clock
+-- ARGV[2]  the mark that the slot must bear to take an idempotency key, or ''
+-- ARGV[3]  how many kinds follow
 -- ARGV     per kind: kind, queue, descriptor, the queue's bound or '', 1 if its tasks have concurrency keys, else ''
 -- ARGV     per task: id, lane, state's code, ready_at, alarm or '', idempotency key, value
 --          where the key is '', or until when it is held, a space, its queue, a space and its name
@@ -10,22 +11,20 @@
 --          bytes, and per task waited for its id and the code of its state if it is not here but elsewhere, else '?'
 --
 -- Returns per task: 1 added | 0 known | the id of the key's holder | {depth, bound} when the queue is full |
--- 'm' and the id of a task to wait for that is not there.
+-- 'm' and the id of a task to wait for that is not there | 'u' when the slot may have lost the key's holder.
 
 local base, kinds, depths = KEYS[1], {}, {}
-local at = 3
-for _ = 1, ARGV[2] do
+local now -- once someone has asked
+local unsure = ARGV[2] ~= '' and call('get', base .. 'm') ~= ARGV[2]
+local at = 4
+for _ = 1, ARGV[3] do
   kinds[ARGV[at]] = at
   at = at + 5
 end
 
--- The holder of an idempotency key, if it is held now.
-local function holder_of(name)
-  local held = call('get', base .. 'y' .. name)
-  if held and tonumber(string.sub(held, 17)) > tonumber(ARGV[1]) then
-    return string.sub(held, 1, 16)
-  end
-  return nil
+local function the_moment()
+  now = now or moment(ARGV[1])
+  return now
 end
 
 -- How many tasks of a queue wait.
@@ -45,6 +44,10 @@ local function depth_of(queue)
   return depth
 end
 
+local STATES = {
+  scheduled = true, queued = true, executing = true, completed = true, failed = true, dead_letter = true,
+  cancelled = true,
+}
 local PENDING = { s = true, q = true, e = true, scheduled = true, queued = true, executing = true }
 
 -- Those that a task is to wait for and that have not ended, and how many ended other than completed; or nil and the id
@@ -55,8 +58,9 @@ local function named_in(word)
     local id, state = string.sub(word, first, first + 15), string.sub(word, first + 16, first + 16)
     local value = call('get', base_of(id) .. 't' .. id)
     if value then
-      local _, at = cmsgpack.unpack_one(value, 1)
-      _, state = cmsgpack.unpack_one(value, at + 3)
+      local is_task, _, at = pcall(cmsgpack.unpack_one, value, 1)
+      local is_sound, _, stored = pcall(cmsgpack.unpack_one, value, is_task and at + 3)
+      state = is_sound and STATES[stored] and stored or '?' -- what cannot be read is as good as not there
     end
     if PENDING[state] then
       pending[#pending + 1] = id
@@ -73,8 +77,10 @@ end
 local function counted_value(value, pending, unmet)
   local _, at = cmsgpack.unpack_one(value, 1)
   local alarm = cmsgpack.unpack_limit(value, 9, at + 3) -- state to crashes
+  local start, stop = counts_in(value, (cmsgpack.unpack_limit(value, 3, alarm))) -- alarm, lease, started_at
   local byte = pending == 0 and '\0' or '\192' -- zero or nil
-  return string.sub(value, 1, alarm) .. byte .. string.sub(value, alarm + 2, -3) .. cmsgpack.pack(pending, unmet)
+  return string.sub(value, 1, alarm) .. byte .. string.sub(value, alarm + 2, start) .. cmsgpack.pack(pending, unmet)
+    .. string.sub(value, stop + 1)
 end
 
 -- Store a task that has an idempotency key or waits for others, or whose queue has a bound.
@@ -83,7 +89,10 @@ local function store(id, waits, queue, bound, key, value, word)
     return 0
   end
   local space = string.find(key, ' ', 1, true)
-  local holder = space and holder_of(string.sub(key, space + 1))
+  if space and unsure then
+    return 'u'
+  end
+  local holder = space and holder_of(base, string.sub(key, space + 1), the_moment)
   if holder then
     return holder
   end

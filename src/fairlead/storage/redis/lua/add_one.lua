@@ -1,6 +1,7 @@
--- Store one ready task, as add_ready.lua does. Most submits are that, and it stands in front of listings.lua, which costs
--- as much as all of this: ids come in their order, so that mostly the last bucket takes one more, or there is none, and
--- that is all. Otherwise plant_one.lua, behind both, sees to the listing.
+-- Store one ready task that has no idempotency key, no concurrency key, no alarm and no bound, as most single submits are.
+--
+-- It does what add_ready.lua does for several, without the functions of listings.lua: to define those takes as long as
+-- all that is done here. If the task is stored already nothing is written, and add.lua is to be called.
 --
 -- KEYS[1]  the slot's base
 -- ARGV[1]  lane     ARGV[2]  queue    ARGV[3]  the kind's descriptor
@@ -29,6 +30,7 @@ if ready <= RINGS then -- else it rang for those that are ready already
   end
 end
 
+-- List it in its bucket: the one with the greatest start that is not beyond it.
 local tree = base .. 'iw'
 local start = call('zrevrangebylex', tree, '[' .. id, '-', 'limit', 0, 1)[1]
 if not start then
@@ -37,14 +39,28 @@ if not start then
   call('append', tree .. start, id)
   return 1
 end
-local listed, last = false, call('getrange', tree .. start, -ID, -1)
-if last ~= '' then
-  local moment, serial = struct.unpack('>I6I2', last)
-  local own_moment, own_serial = struct.unpack('>I6I2', id)
-  if moment < own_moment or (moment == own_moment and serial < own_serial) then
-    if call('append', tree .. start, id) <= BUCKET * ID then
-      return 1
-    end
-    listed = true
+
+local bucket = tree .. start
+local last, size = call('getrange', bucket, -ID, -1), nil
+if last == '' or before(last, id) then -- mostly: ids come in their order
+  size = call('append', bucket, id)
+else
+  local listed = call('get', bucket)
+  local place = #listed - ID
+  while place > 0 and before(id, string.sub(listed, place - ID + 1, place)) do
+    place = place - ID
   end
+  call('set', bucket, string.sub(listed, 1, place) .. id .. string.sub(listed, place + 1))
+  size = #listed + ID
 end
+
+if size > BUCKET * ID then -- make two of it; the last bucket of all is left nearly full, as ids come at its end
+  local listed = call('get', bucket)
+  local is_last = #call('zrangebylex', tree, '(' .. start, '+', 'limit', 0, 1) == 0
+  local left = ID * (is_last and FILL or BUCKET / 2)
+  local next_start = string.sub(listed, left + 1, left + ID)
+  call('set', bucket, string.sub(listed, 1, left))
+  call('set', tree .. next_start, string.sub(listed, left + 1))
+  call('zadd', tree, 0, next_start)
+end
+return 1

@@ -3,10 +3,11 @@
 -- KEYS[1]  the slot's base
 -- ARGV     per change: id, guard, status (msgpack) or '' to remove the task
 --          where a guard is 'h', the version in four bytes and the lease's token, or 's', the version and the beats in
---          four bytes each; or for a task that is not here and has ended elsewhere: id, 'x', 'c' if it completed
+--          four bytes each; or for a task that is not here and has ended elsewhere: id, 'x', 'c' if it completed; or
+--          for a value that is no task's and is to be removed: id, '!', the value
 --
 -- Returns per change: 'a' applied | 'l' applied, and someone has nothing left to wait for | 's' stale | 'r' repeated |
--- 'm' missing.
+-- 'm' missing | {'d', value} when that is no task's: nothing was changed.
 
 local base = KEYS[1]
 local tasks, order = {}, {}
@@ -17,9 +18,11 @@ local function load(id, where, value)
   local task = tasks[id]
   if task == nil then
     task = false
+    local is_task, at, kind, key, status
     if value then
-      local _, at, kind, key = cmsgpack.unpack_limit(value, 3, 1)
-      local status = status_at(value, at)
+      is_task, at, kind, key, status = pcall(standing, where, value)
+    end
+    if is_task then
       local concurrency_key
       if type(key) == 'table' then
         key, concurrency_key = key[1] ~= '' and key[1] or nil, key[2]
@@ -54,23 +57,24 @@ end
 local function refusal(task, guard, bytes)
   if string.sub(guard, 1, 1) == 'h' and bytes ~= '' then
     local said = settled_of(bytes, status_at(bytes, 0).rest)
-    if said and said == settled_of(task.value, task.status.rest) then
+    local is_sound, before = pcall(settled_of, task.value, task.status.rest)
+    if said and is_sound and said == before then
       return 'r'
     end
   end
   return 's'
 end
 
--- Let a task that waits know that one of those has ended. Its result is nil, so all behind it can be read.
+-- Let a task that waits know that one of those has ended.
 local function count_for(task, completed)
   local value, at = task.value, task.at
   local status = status_at(value, at)
-  local tail = cmsgpack.unpack_limit(value, 3, result_end(value, status.rest)) -- progress, settled, history
-  local _, pending, unmet = cmsgpack.unpack_limit(value, 2, tail)
+  local start, stop, pending, unmet = counts_in(value, status.rest)
   pending, unmet = pending - 1, completed and unmet or unmet + 1
   status.version = status.version + 1
   status.alarm = pending == 0 and 0 or nil
-  task.value = rewritten(value, at, status, string.sub(value, status.rest + 1, tail) .. cmsgpack.pack(pending, unmet))
+  task.value = rewritten(value, at, status, string.sub(value, status.rest + 1, start) .. cmsgpack.pack(pending, unmet)
+    .. string.sub(value, stop + 1))
   task.status = status_at(task.value, at)
   task.changed = true
   return pending == 0
@@ -85,23 +89,41 @@ local function count_end(id, completed)
     return false
   end
   local last = false
+  local counted_for = {} -- one that was set aside and put back is there twice
   for _, dependent in ipairs(call('lrange', base .. 'v' .. id, 0, -1)) do
     local where = base_of(dependent)
-    local task = load(dependent, where, call('get', where .. 't' .. dependent))
+    local task = not counted_for[dependent] and load(dependent, where, call('get', where .. 't' .. dependent))
+    counted_for[dependent] = true
     if task and task.status and task.status.code == 's' and not task.status.alarm then
-      last = count_for(task, completed) or last
+      local is_sound, is_last = pcall(count_for, task, completed) -- damage further back is met by whoever reads it
+      last = is_sound and is_last or last
     end
   end
   call('del', base .. 'v' .. id)
   return last
 end
 
+-- Have a task removed whose value is no task's, if it is still this one.
+local function set_aside(id, bytes, value)
+  if value ~= bytes then
+    return value and 's' or 'm'
+  end
+  local task = found(base, id, value)
+  tasks[id] = task
+  order[#order + 1] = id
+  return task.was and not ENDED[task.was.code] and count_end(id, false) and 'l' or 'a'
+end
+
 local function apply(id, guard, bytes, value)
   if guard == 'x' then
     return count_end(id, bytes == 'c') and 'l' or 'm'
+  elseif guard == '!' then
+    return set_aside(id, bytes, value)
   end
   local task = load(id, base, value)
-  if not task or not task.status then
+  if not task then
+    return value and { 'd', value } or 'm'
+  elseif not task.status then
     return 'm'
   end
   if not holds(guard, task.status) then
@@ -146,7 +168,10 @@ end
 local stored = {}
 for _, id in ipairs(order) do
   local task = tasks[id]
-  if task and task.changed then
+  if task and task.changed and not task.kind then
+    call('del', base .. 't' .. id) -- no index has it
+    note(base, id, '-')
+  elseif task and task.changed then
     local where = task.base
     index(where, id, task.kind, task.was, task.status)
     if task.concurrency_key then

@@ -1,7 +1,8 @@
--- Take the best ready tasks: lane heads are merged by the tables given, as fairlead.core.order.serve would.
+-- Take the best ready tasks: lane heads are merged by the tables given, as fairlead.core.queues.order.serve would.
 --
--- KEYS     per queue: its slot's base
--- ARGV[1]  now      ARGV[2]  until    ARGV[3]  grace    ARGV[4]  limit
+-- KEYS     per queue: its slot's base; behind them the absent key
+-- ARGV[1]  now, or '' for the server's clock
+-- ARGV[2]  how long leases last      ARGV[3]  grace    ARGV[4]  limit
 -- ARGV[5]  turn of the first task: which of a queue's tables it is chosen by
 -- ARGV[6]  how many bytes of values are enough: past them no more is taken
 -- ARGV[7]  worker   ARGV[8]  token
@@ -9,18 +10,14 @@
 -- ARGV[10] types, a msgpack array, or '' for any
 -- ARGV[11] excluded types, a msgpack array
 -- ARGV     per queue: its name, its tables (msgpack: tables of four lines [rank, head start, [[after, rank], ...]])
--- ARGV     behind them 1 if the claim has waited: now and until are as much later as it is by the server's clock
 --
--- Returns 1 if tasks were left for their size alone, else 0; then id, value, id, value, ... best first. Returns -1, and
+-- Returns 1 if tasks were left for their size alone, else 0; then id, value, id, value, ... best first; at the end, id
+-- and !, and value of one that is no task's: before it the claim has stopped. Returns -1, and
 -- has taken nothing, when some of the tasks have concurrency keys: claim_limited.lua is to be called.
 
 local READ = 16 -- values per call
 
-if ARGV[12 + 2 * #KEYS] then
-  local clock = call('time')
-  local waited = math.max(0, clock[1] * 1000000 + clock[2] - now)
-  now, till = now + waited, till + waited
-end
+local queues = #KEYS - 1
 
 -- Lanes of one queue and priority are in the same order under every table: the head of the line is the least of theirs.
 local function find_head(line)
@@ -39,7 +36,7 @@ local function find_head(line)
 end
 
 local lines, slots = {}, {}
-for at = 1, #KEYS do
+for at = 1, queues do
   local base, queue, tables = KEYS[at], ARGV[10 + 2 * at], cmsgpack.unpack(ARGV[11 + 2 * at])
   local slot = { base = base, added = {}, removed = {} }
   slots[at] = slot
@@ -124,7 +121,7 @@ end
 
 local answer, size, stored = { 0 }, 0, {}
 
--- Hold a task that was taken.
+-- Hold a task that was taken. An error says that its value is no task's: then nothing has changed.
 local function hold(lane, id, key, value)
   local _, at = cmsgpack.unpack_one(value, 1)
   local lease_end, alarm
@@ -143,24 +140,33 @@ local function hold(lane, id, key, value)
   answer[last + 2], answer[last + 3] = id, value
 end
 
--- Values are read a few at a time: the last of them may be left for their size.
-for first = 1, number, READ do
-  local keys = {}
-  for at = first, math.min(first + READ - 1, number) do
-    keys[#keys + 1] = lanes[at].base .. 't' .. ids[at]
-  end
-  for at, value in ipairs(call('mget', unpack(keys))) do
+local reached = 0 -- how many of those taken are seen to
+
+-- Hold tasks with these keys, as far as their size allows.
+local function hold_some(keys, values)
+  for at, value in ipairs(values) do
     if size >= enough then
       answer[1] = 1
-      break
+      return
     end
-    local lane = lanes[first + at - 1]
-    lane.gone = lane.gone + 1
+    local lane = lanes[reached + 1]
     if value then
-      hold(lane, ids[first + at - 1], keys[at], value)
+      hold(lane, ids[reached + 1], keys[at], value)
     end
+    lane.gone = lane.gone + 1
+    reached = reached + 1
   end
-  if answer[1] == 1 then
+end
+
+-- Values are read a few at a time: the last of them may be left for their size.
+while reached < number and answer[1] == 0 do
+  local keys = {}
+  for at = reached + 1, math.min(reached + READ, number) do
+    keys[#keys + 1] = lanes[at].base .. 't' .. ids[at]
+  end
+  local first, values = reached, call('mget', unpack(keys))
+  if not pcall(hold_some, keys, values) then
+    answer[#answer + 1], answer[#answer + 2] = ids[reached + 1] .. '!', values[reached - first + 1]
     break
   end
 end

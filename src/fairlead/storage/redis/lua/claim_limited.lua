@@ -3,7 +3,7 @@
 -- KEYS, ARGV[1…11]  as in claim.lua
 -- ARGV     per queue: its name, its tables, its limits (msgpack, see limits.lua), the limit of each key packed by itself
 --
--- Returns 1 if tasks were left for their size alone, else 0; then id, value, id, value, ... best first.
+-- Returns as claim.lua does, but never -1.
 
 local lanes, fronts, queues = {}, {}, {}
 
@@ -12,7 +12,7 @@ local function advance_keyed(lane)
   lane.id, lane.ready_at = head[1], tonumber(head[2])
 end
 
-for at = 1, #KEYS do
+for at = 1, #KEYS - 1 do
   local base, first = KEYS[at], 8 + 4 * at
   local queue, tables = ARGV[first], cmsgpack.unpack(ARGV[first + 1])
   local limits = limits_of(base, queue, ARGV[first + 2], ARGV[first + 3])
@@ -56,8 +56,8 @@ local function choose(turn)
   return best, place
 end
 
--- Take the head of a lane out of it, and hold its task if there is one.
-local function take(lane, value, key)
+-- Take the head of a lane out of it, and hold its task if there is one, which is then as given.
+local function take(lane, key, value, lease_end, alarm)
   local limits, id = lane.limits, lane.id
   if lane.keyed then
     call('zrem', lane.key, id)
@@ -65,7 +65,7 @@ local function take(lane, value, key)
   end
   lane.taken, lane.gone = lane.taken + 1, lane.gone + 1
   if not value then
-    return nil
+    return
   end
   if key then
     queue_off(limits.base, limits.name, lane.name, key, id)
@@ -74,7 +74,7 @@ local function take(lane, value, key)
   end
   count_start(limits, lane.type, key, now)
   lane.moved = lane.moved + 1
-  return hold(limits.base, id, value, now, till, grace, worker, token)
+  hold(limits.base, id, value, lease_end, alarm)
 end
 
 local answer, size, number = { 0 }, 0, 0
@@ -92,16 +92,24 @@ while number < limit do
     table.remove(fronts, place)
   else
     local value = call('get', limits.base .. 't' .. id)
+    local after, lease_end, alarm
+    if value then
+      after, lease_end, alarm = leased_value(value, now, till, grace, worker, token)
+      if not after or lane.keyed and not key_in(value) then
+        answer[#answer + 1], answer[#answer + 2] = id .. '!', value
+        break
+      end
+    end
     local key = value and lane.keyed and key_in(value) or nil
     local opens = key and opens_at(of_key(limits, key), now) or now
     if opens > now then
       close(limits, lane.name, key, id, opens)
     else
-      value = take(lane, value, key)
-      if value then
-        number, size = number + 1, size + #value
+      take(lane, key, after, lease_end, alarm)
+      if after then
+        number, size = number + 1, size + #after
         answer[#answer + 1] = id
-        answer[#answer + 1] = value
+        answer[#answer + 1] = after
       end
     end
     lane.advance(lane)

@@ -1,12 +1,15 @@
 -- The members of one sorted set of alarms up to a moment, earliest first, ids breaking ties.
 --
 -- KEYS[1]  the sorted set
--- ARGV[1]  now      ARGV[2]  how many at most
+-- ARGV[1]  now, or '' for the server's clock      ARGV[2]  how many at most
 -- ARGV[3]  alarm and ARGV[4] id beyond which to begin, or ''
 --
 -- Returns id, alarm, id, alarm, ...
 
 local key, now, limit = KEYS[1], ARGV[1], tonumber(ARGV[2])
+if now == '' then
+  now = string.format('%.0f', clock())
+end
 if ARGV[3] == '' then
   return redis.call('zrangebyscore', key, '-inf', now, 'withscores', 'limit', 0, limit)
 end

@@ -96,6 +96,14 @@ local function stored_kind(base, kind)
   return found
 end
 
+-- Where the status of a stored value begins, its kind, its keys, and how it stands. An error says that it is no task's.
+local function standing(base, value)
+  local _, at, kind, keys = cmsgpack.unpack_limit(value, 3, 1)
+  local status = status_at(value, at)
+  stored_kind(base, kind)
+  return at, kind, keys, status
+end
+
 -- Write what was collected about tasks of one slot.
 local function flush(base)
   for key, list in pairs(removals) do

@@ -1,7 +1,8 @@
 -- Put in front of the scripts that claim: their common arguments (see claim.lua), which lanes they may take from, and how
 -- the heads of lanes are compared.
 
-local now, till, grace, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local now, grace, limit = moment(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local till = now + tonumber(ARGV[2])
 local first_turn, enough, worker, token = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8]
 
 local function set_of(list)

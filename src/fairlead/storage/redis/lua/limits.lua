@@ -1,5 +1,5 @@
 -- Put in front of the scripts that claim under limits, behind keyed.lua: what limits leave room for, as in
--- fairlead.core.limits, whose arithmetic this repeats.
+-- fairlead.core.queues.limits, whose arithmetic this repeats.
 --
 -- A queue is { base, name, queue's limit, types' limits, each key's limit, the last one packed }, where a limit is
 -- [running or nil, [interval, slack] or nil].
@@ -133,7 +133,16 @@ local function look(limits, lanes, now)
     write('zadd', limits.looks, all)
     call('hdel', limits.waiting, '')
   end
-  for _, key in ipairs(call('zrangebyscore', limits.looks, '-inf', now, 'limit', 0, LOOKS)) do
+  local keys = call('zrangebyscore', limits.looks, '-inf', now, 'limit', 0, LOOKS)
+  local pace = limits.key[2]
+  if pace then
+    -- Put off for longer than the rate ever does: by a clock that has gone back since.
+    local horizon = string.format('%.0f', now + 2 * (pace[1] + pace[2]))
+    for _, key in ipairs(call('zrangebyscore', limits.looks, '(' .. horizon, '(' .. text_of(NEVER), 'limit', 0, LOOKS)) do
+      keys[#keys + 1] = key
+    end
+  end
+  for _, key in ipairs(keys) do
     call('zrem', limits.looks, key)
     for _, lane in ipairs(lanes) do
       come(limits.base, lane, key)
@@ -158,11 +167,9 @@ local function keep_dues(limits, now)
   end
 end
 
--- Let a queued task be executing under a lease. The caller takes it out of its lane, or counts it out of it.
-local function hold(base, id, value, now, till, grace, worker, token)
-  local _, at = cmsgpack.unpack_one(value, 1)
-  local lease_end, alarm
-  value, lease_end, alarm = leased(value, at, now, till, grace, worker, token)
+-- Let a queued task be executing under a lease: its value, when the lease ends and the alarm it had are as `leased`
+-- says. The caller takes it out of its lane, or counts it out of it.
+local function hold(base, id, value, lease_end, alarm)
   if alarm then
     call('zrem', base .. 'a', id)
   end
@@ -171,11 +178,10 @@ local function hold(base, id, value, now, till, grace, worker, token)
   if NOTES then
     call('zadd', base .. 'o', noted_at, id)
   end
-  return value
 end
 
 -- The concurrency key in a task's value.
 local function key_in(value)
-  local _, _, _, keys = cmsgpack.unpack_limit(value, 3, 1)
-  return type(keys) == 'table' and keys[2] or nil
+  local is_task, _, _, _, keys = pcall(cmsgpack.unpack_limit, value, 3, 1)
+  return is_task and type(keys) == 'table' and keys[2] or nil
 end

@@ -4,7 +4,6 @@
 -- without anything between them: no other type of Redis is as small, and a batch goes in or out by one rewrite. An id
 -- belongs to the bucket with the greatest start that is not beyond it.
 
-local FILL = 56 -- ids left in a bucket that ids are appended to, so that late ones still find room
 local FIRST = string.rep('\0', ID)
 
 -- Put ids in order. They nearly are: tasks are submitted and end about in the order of their ids.

@@ -1,7 +1,7 @@
 -- Let the keys of a queue come to the front that may go on by now: for claims whose queues are on several servers.
 --
 -- KEYS[1]  the slot's base
--- ARGV[1]  now      ARGV[2]  the queue's name
+-- ARGV[1]  now, or '' for the server's clock      ARGV[2]  the queue's name
 -- ARGV[3]  its limits (msgpack, see limits.lua)      ARGV[4]  the limit of each key packed by itself
 --
 -- Returns 1.
@@ -12,5 +12,5 @@ for entry = 1, #ready, 2 do
     lanes[#lanes + 1] = ready[entry]
   end
 end
-look(limits_of(KEYS[1], ARGV[2], ARGV[3], ARGV[4]), lanes, tonumber(ARGV[1]))
+look(limits_of(KEYS[1], ARGV[2], ARGV[3], ARGV[4]), lanes, moment(ARGV[1]))
 return 1

@@ -10,8 +10,9 @@ for at = 1, #ARGV, 2 do
   local member = ARGV[at]
   local value = #member == 16 and call('get', base .. 't' .. member)
   if value then
-    local _, status = cmsgpack.unpack_one(value, 1)
-    if status_at(value, status).version == tonumber(ARGV[at + 1]) then
+    local is_task, _, start = pcall(cmsgpack.unpack_one, value, 1)
+    local is_sound, status = pcall(status_at, value, start)
+    if is_task and is_sound and status.version == tonumber(ARGV[at + 1]) then
       gone[#gone + 1] = member
     end
   else

@@ -1,23 +1,27 @@
 -- Take these tasks of one slot, as far as they are still ready: for claims whose queues are on several servers.
 --
 -- KEYS[1]  the slot's base
--- ARGV[1]  now      ARGV[2]  until    ARGV[3]  grace
+-- ARGV[1]  now, or '' for the server's clock
+-- ARGV[2]  how long leases last      ARGV[3]  grace
 -- ARGV[4]  worker   ARGV[5]  token
 -- ARGV     ids
 --
--- Returns id, value, id, value, ... of those taken.
+-- Returns id, value, id, value, ... of those taken; of one that is no task's value, id and !, value.
 
 local base, worker, token = KEYS[1], ARGV[4], ARGV[5]
-local now, till, grace = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local now, grace = moment(ARGV[1]), tonumber(ARGV[3])
+local till = now + tonumber(ARGV[2])
 
 local answer = {}
 for argument = 6, #ARGV do
   local id = ARGV[argument]
   local value = call('get', base .. 't' .. id)
   if value then
-    local _, at, kind = cmsgpack.unpack_limit(value, 2, 1)
-    local was = status_at(value, at)
-    if was.code == 'q' then
+    local is_task, at, kind, _, was = pcall(standing, base, value)
+    if not is_task then
+      answer[#answer + 1] = id .. '!'
+      answer[#answer + 1] = value
+    elseif was.code == 'q' then
       value = leased(value, at, now, till, grace, worker, token)
       call('set', base .. 't' .. id, value)
       index(base, id, kind, was, status_at(value, at))

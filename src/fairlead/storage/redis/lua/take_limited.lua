@@ -1,16 +1,18 @@
 -- Take these tasks of one slot, as far as they are still ready and limits leave room: take.lua under limits.
 --
 -- KEYS[1]  the slot's base
--- ARGV[1]  now      ARGV[2]  until    ARGV[3]  grace
+-- ARGV[1]  now, or '' for the server's clock
+-- ARGV[2]  how long leases last      ARGV[3]  grace
 -- ARGV[4]  worker   ARGV[5]  token
 -- ARGV[6]  how many queues follow
 -- ARGV     per queue: its name, its limits (msgpack, see limits.lua), the limit of each key packed by itself
 -- ARGV     ids, best first
 --
--- Returns {id, value, id, value, ... of those taken}, {descriptors of kinds that are shut for now}.
+-- Returns {what take.lua returns}, {descriptors of kinds that are shut for now}.
 
 local base, worker, token = KEYS[1], ARGV[4], ARGV[5]
-local now, till, grace = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local now, grace = moment(ARGV[1]), tonumber(ARGV[3])
+local till = now + tonumber(ARGV[2])
 
 local queues, argument = {}, 7
 for _ = 1, ARGV[6] do
@@ -21,8 +23,12 @@ end
 local taken, shut = {}, {}
 
 local function take(id, value)
-  local _, at, kind, keys = cmsgpack.unpack_limit(value, 3, 1)
-  local was = status_at(value, at)
+  local is_task, at, kind, keys, was = pcall(standing, base, value)
+  if not is_task then
+    taken[#taken + 1] = id .. '!'
+    taken[#taken + 1] = value
+    return
+  end
   if was.code ~= 'q' then
     return
   end

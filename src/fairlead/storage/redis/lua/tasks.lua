@@ -7,10 +7,10 @@
 local CODE = {
   scheduled = 's', queued = 'q', executing = 'e', completed = 'c', failed = 'f', dead_letter = 'd', cancelled = 'x',
 }
+local PRIORITIES = { [0] = true, true, true, true }
 local noted_at -- milliseconds, by the server's clock; a later moment hides a note until then
 if NOTES then
-  local clock = call('time')
-  noted_at = clock[1] * 1000 + math.floor(clock[2] / 1000)
+  noted_at = math.floor(clock() / 1000)
 end
 
 local texts = {}
@@ -25,11 +25,17 @@ local function text_of(number)
   return text
 end
 
--- What the indexes need of a status that begins at this offset (counted from 0) of a string.
+-- What the indexes need of a status that begins at this offset (counted from 0) of a string. An error says that there
+-- is no status; as Redis takes nothing back, a stored value is read by `pcall`, and before the first write.
 local function status_at(bytes, at)
   local rest, state, priority, ready_at, timeout, version, beats, attempts, retries, crashes, alarm, lease, started_at =
     cmsgpack.unpack_limit(bytes, 12, at + 3)
   local code = CODE[state]
+  -- What is no number cannot be added, and only the four priorities are keys.
+  if not code or not PRIORITIES[priority] or lease and not lease[3]
+      or ready_at + timeout + version + beats + attempts + (alarm or 0) + (started_at or 0) < 0 then
+    error('this is no status')
+  end
   return {
     state = state, priority = priority, ready_at = ready_at, timeout = timeout, version = version, beats = beats,
     attempts = attempts, retries = retries, crashes = crashes, alarm = alarm, lease = lease, started_at = started_at,
@@ -65,6 +71,7 @@ local EXECUTING = cmsgpack.pack('executing')
 local leases = {}
 
 -- The value of a task, whose status begins at this offset, once it is claimed; when its lease ends; the alarm it had.
+-- An error says that there is no status.
 local function leased(value, at, now, till, grace, worker, token)
   local rest, _, priority, ready_at, timeout, version, beats, attempts, retries, crashes, alarm =
     cmsgpack.unpack_limit(value, 12, at + 3)
@@ -76,4 +83,17 @@ local function leased(value, at, now, till, grace, worker, token)
   end
   return string.sub(value, 1, at + 3) .. EXECUTING .. cmsgpack.pack(priority, ready_at, timeout, version + 1, beats,
     attempts + 1, retries, crashes) .. lease .. string.sub(value, rest + 1), lease_end, alarm
+end
+
+-- The same of a value that was just read; nil if it is no task's.
+local function leased_value(value, now, till, grace, worker, token)
+  local is_task, _, at = pcall(cmsgpack.unpack_one, value, 1)
+  if not is_task then
+    return nil
+  end
+  local is_sound, after, lease_end, alarm = pcall(leased, value, at, now, till, grace, worker, token)
+  if is_sound then
+    return after, lease_end, alarm
+  end
+  return nil
 end

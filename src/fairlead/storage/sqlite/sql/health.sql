@@ -1,4 +1,7 @@
--- How many entries of the directory, of the lanes, and of those tasks that have been touched, name a task that is not there. Parameters: how many entries of each to look at.
+-- name: health.orphans
+-- How many entries of the directory, of the lanes, and of those tasks that have been touched, name a task that is not
+-- there.
+-- Parameters: how many entries of each to look at.
 SELECT
     (
         SELECT count(*) FROM (SELECT number FROM directory LIMIT ?1) AS entered

@@ -1,0 +1,1 @@
+"""Circuits: task types that stop being claimed while they keep failing."""

@@ -1,0 +1,1 @@
+"""API keys, and the sessions of browsers begun with them."""

@@ -1,0 +1,1 @@
+"""Operations: one action on all tasks that a query means."""

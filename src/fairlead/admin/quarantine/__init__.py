@@ -1,0 +1,1 @@
+"""The quarantine: stored bytes that cannot be decoded, kept until somebody decides."""

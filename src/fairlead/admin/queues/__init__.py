@@ -1,0 +1,1 @@
+"""Queues: paused, changed and purged."""

@@ -1,0 +1,40 @@
+"""Every kind of record that a store keeps beside tasks, for what looks at all of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fairlead.admin.keys import service as keys
+from fairlead.admin.keys import sessions
+from fairlead.admin.operations import runner as operation_runner
+from fairlead.engine import circuit_breaker, idempotency_scopes, lost_tasks, queue_cache, scheduler, worker_records
+from fairlead.engine.events import publisher
+from fairlead.engine.metrics import promotion_count
+from fairlead.engine.records import Form
+
+FORMS: Final[dict[str, Form[Any]]] = {
+    form.kind: form
+    for form in (
+        queue_cache.FORM,
+        circuit_breaker.FORM,
+        publisher.FORM,
+        scheduler.FORM,
+        lost_tasks.FORM,
+        keys.KEY,
+        operation_runner.FORM,
+        worker_records.COUNTS,
+        worker_records.PRESENT,
+        promotion_count.FORM,
+        sessions.FORM,
+        idempotency_scopes.FORM,
+    )
+}
+"""Every kind of record that is decoded."""
+
+BELLS: Final[dict[str, str]] = {
+    queue_cache.KIND: queue_cache.BELL,
+    circuit_breaker.KIND: circuit_breaker.BELL,
+    scheduler.KIND: scheduler.BELL,
+    operation_runner.KIND: operation_runner.BELL,
+}
+"""What is rung when a record of a kind has changed."""

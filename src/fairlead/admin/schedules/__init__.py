@@ -1,0 +1,1 @@
+"""Schedules: tasks submitted at set times."""

@@ -1,0 +1,1 @@
+"""Counts: how the queues and the workers stand."""

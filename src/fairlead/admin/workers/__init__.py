@@ -1,0 +1,1 @@
+"""Workers as people see them: listed, shown and drained."""

@@ -1,0 +1,203 @@
+"""Workers over HTTP, as people see them: their shapes, their endpoints, and the calls of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from fairlead.core.errors import WorkerNotFound
+from fairlead.core.identity import TaskId, WorkerId
+from fairlead.core.instant import Instant
+from fairlead.core.task import Task
+from fairlead.core.tenancy import Role
+from fairlead.engine.worker_records import LostTask, WorkerPresence, WorkerReport, WorkerState
+from fairlead.wire.endpoint import Ask, Empty, Endpoint
+from fairlead.wire.endpoint import named as known
+from fairlead.wire.task_shown import TaskBrief, task_of
+from fairlead.wire.times import iso, parse_iso
+from fairlead.wire.words import WorkerStateName
+
+
+class WorkerShown(Struct, frozen=True, kw_only=True):
+    """A worker, as it last said of itself."""
+
+    worker_id: str
+    name: str
+    status: WorkerStateName
+    """`active`; `draining`: it takes no more tasks and leaves when what it runs has ended; or `dead`: it was not heard
+    of for one lease length."""
+    host: str
+    pid: int
+    """The number of its process; 0 if it did not say."""
+    version: str
+    queues: list[str]
+    capabilities: list[str]
+    task_types: list[str] | None
+    """The task types that it runs; null for any."""
+    capacity: int
+    """How many tasks it runs at once."""
+    running: int
+    """How many it runs."""
+    since: str
+    """When it joined."""
+    seen_at: str
+    """When it was last heard of."""
+    completed_last_minute: int
+    failed_last_minute: int
+
+
+class LostTaskShown(Struct, frozen=True, kw_only=True):
+    """A task that was taken from a worker because its lease ended."""
+
+    task_id: str
+    lost_at: str
+    task: TaskBrief | None
+    """How it stands now; null if it is no more."""
+
+
+class WorkerWhole(WorkerShown, frozen=True, kw_only=True):
+    """A worker and its tasks."""
+
+    drain_requested: bool
+    """Whether it was asked to drain; it hears of it at its next heartbeat."""
+    running_tasks: list[TaskBrief]
+    """Tasks whose leases it holds, the oldest first, at most 100. A dead worker holds them until the leases end."""
+    lost_tasks: list[LostTaskShown]
+    """Tasks that were taken from it, the latest first, at most 100."""
+    lost_count: int
+    """How many were taken from it."""
+
+
+class WorkerList(Struct, frozen=True, kw_only=True):
+    """All workers by id; a dead one is listed for an hour."""
+
+    workers: list[WorkerShown]
+
+
+def worker_shown(worker: WorkerPresence) -> WorkerShown:
+    """A worker, as it last said of itself."""
+    return WorkerShown(**_fields(worker))
+
+
+def worker_whole(report: WorkerReport, show: Callable[[Task], TaskBrief]) -> WorkerWhole:
+    """A worker and its tasks."""
+    return WorkerWhole(
+        **_fields(report.worker),
+        drain_requested=report.drain_asked,
+        running_tasks=[show(task) for task in report.running],
+        lost_tasks=[
+            LostTaskShown(task_id=lost.id, lost_at=iso(lost.at), task=None if lost.task is None else show(lost.task))
+            for lost in report.lost
+        ],
+        lost_count=report.lost_count,
+    )
+
+
+def _fields(worker: WorkerPresence) -> dict[str, Any]:
+    return {
+        "worker_id": worker.id,
+        "name": worker.name,
+        "status": worker.state.value,
+        "host": worker.host,
+        "pid": worker.pid,
+        "version": worker.version,
+        "queues": list(worker.queues),
+        "capabilities": list(worker.capabilities),
+        "task_types": None if worker.types is None else list(worker.types),
+        "capacity": worker.capacity,
+        "running": worker.running,
+        "since": iso(worker.since),
+        "seen_at": iso(worker.seen_at),
+        "completed_last_minute": worker.completed,
+        "failed_last_minute": worker.failed,
+    }
+
+
+LIST_WORKERS: Final = Endpoint[Empty, None](
+    method="GET",
+    path="/api/v1/workers",
+    summary="List the workers",
+    role=Role.READ,
+    answers={200: WorkerList},
+)
+SHOW: Final = Endpoint[Empty, None](
+    method="GET",
+    path="/api/v1/workers/{worker_id}",
+    summary="Show a worker",
+    role=Role.READ,
+    answers={200: WorkerWhole},
+    problems=(404,),
+)
+
+
+def _shown(path: Mapping[str, str], worker: WorkerPresence, now: Instant) -> WorkerShown:
+    return worker_shown(worker)
+
+
+DRAIN: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/workers/{worker_id}/drain",
+    summary="Drain a worker",
+    role=Role.ADMIN,
+    answers={200: WorkerShown},
+    problems=(404,),
+    calls="workers.drain",
+    shows=_shown,
+    about="Have a worker take no more tasks, and leave when what it runs has ended. It learns so at its next "
+    "heartbeat.",
+)
+
+
+class RemoteFleet:
+    """The workers behind a server."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def all(self) -> list[WorkerPresence]:
+        """All workers by id, also those that are dead, until they are forgotten."""
+        return [_presence(shown) for shown in (await self._ask(LIST_WORKERS, WorkerList)).workers]
+
+    async def get(self, named: str) -> WorkerReport:
+        """One worker, by its id or, if no other has it, by its name, and its tasks."""
+        whole = await self._ask(SHOW, WorkerWhole, subject=named, worker_id=known(named, WorkerNotFound(named)))
+        return WorkerReport(
+            worker=_presence(whole),
+            drain_asked=whole.drain_requested,
+            running=tuple(task_of(task) for task in whole.running_tasks),
+            lost=tuple(
+                LostTask(
+                    TaskId(lost.task_id), parse_iso(lost.lost_at), None if lost.task is None else task_of(lost.task)
+                )
+                for lost in whole.lost_tasks
+            ),
+            lost_count=whole.lost_count,
+        )
+
+    async def drain(self, named: str) -> WorkerPresence:
+        """Have a worker claim no more and leave when what it runs has ended; it hears of it at its next beat."""
+        return _presence(
+            await self._ask(DRAIN, WorkerShown, subject=named, worker_id=known(named, WorkerNotFound(named)))
+        )
+
+
+def _presence(shown: WorkerShown) -> WorkerPresence:
+    return WorkerPresence(
+        id=WorkerId(shown.worker_id),
+        name=shown.name,
+        host=shown.host,
+        pid=shown.pid,
+        version=shown.version,
+        queues=tuple(shown.queues),
+        capabilities=tuple(shown.capabilities),
+        types=None if shown.task_types is None else tuple(shown.task_types),
+        capacity=shown.capacity,
+        running=shown.running,
+        state=WorkerState(shown.status),
+        since=parse_iso(shown.since),
+        seen_at=parse_iso(shown.seen_at),
+        completed=shown.completed_last_minute,
+        failed=shown.failed_last_minute,
+    )

@@ -1,0 +1,70 @@
+"""The workers as people see them: what each runs, how to have it leave, and what became of the tasks of a lost one."""
+
+from __future__ import annotations
+
+from fairlead.core.errors import InvalidSettings, WorkerNotFound
+from fairlead.core.task import State, Task
+from fairlead.engine.lost_tasks import LostTasks
+from fairlead.engine.records import Records
+from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.worker_records import MOST_SHOWN, LostTask, Presence, WorkerPresence, WorkerReport
+from fairlead.storage.protocol import Lagging
+from fairlead.storage.values import Filter
+
+
+class Fleet:
+    """The workers of one store, or those of them that keys of one tenant have registered."""
+
+    def __init__(self, records: Records, clock: Clock, presence: Presence, tenant: str | None = None) -> None:
+        self._tenant = tenant
+        self._store = records.store
+        self._clock = clock
+        self._presence = presence
+        self._lost = LostTasks(records, presence)
+
+    async def all(self) -> list[WorkerPresence]:
+        """All workers by id, also those that are dead, until they are forgotten."""
+        workers = await self._presence.workers()
+        return [worker for worker in workers if self._tenant in (None, worker.tenant)]
+
+    async def get(self, named: str) -> WorkerReport:
+        """One worker, by its id or, if no other has it, by its name, and its tasks."""
+        worker = await self._named(named)
+        matching = Filter(states=frozenset({State.EXECUTING}), worker=worker.id)
+        find = self._store.find_current if isinstance(self._store, Lagging) else self._store.find
+        running = await find(matching, limit=MOST_SHOWN, newest_first=False)
+        noted = await self._lost.of(worker.id)
+        ids = [task_id for task_id, _ in reversed(noted.last)]
+        tasks = dict(zip(ids, await self._store.get(ids), strict=True)) if ids else {}
+        return WorkerReport(
+            worker=worker,
+            drain_asked=worker.id in await self._presence.asked(),
+            running=tuple(task for task in running if self._sees(task)),
+            lost=tuple(
+                LostTask(task_id, at, tasks[task_id])
+                for task_id, at in reversed(noted.last)
+                if self._sees(tasks[task_id])
+            ),
+            lost_count=noted.count,
+        )
+
+    async def drain(self, named: str) -> WorkerPresence:
+        """Have a worker claim no more and leave when what it runs has ended; it hears of it at its next beat."""
+        worker = await self._named(named)
+        await self._presence.ask_drain(worker.id)
+        return worker
+
+    def _sees(self, task: Task | None) -> bool:
+        return self._tenant is None or (task is not None and task.spec.tenant == self._tenant)
+
+    async def _named(self, named: str) -> WorkerPresence:
+        workers = await self.all()
+        found = [worker for worker in workers if worker.id == named] or [
+            worker for worker in workers if worker.name == named
+        ]
+        if not found:
+            raise WorkerNotFound(named)
+        if len(found) > 1:
+            listed = ", ".join(worker.id for worker in found)
+            raise InvalidSettings(f"{len(found)} workers are called {named!r}; name one by its id: {listed}")
+        return found[0]

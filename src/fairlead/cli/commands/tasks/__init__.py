@@ -1,0 +1,1 @@
+"""Commands on tasks: submitted, shown, explained, changed, one or many."""

@@ -1,0 +1,1 @@
+"""`fairlead top`: everything at a glance, again and again."""

@@ -1,0 +1,1 @@
+"""Health: diagnoses, clocks that step, the quarantine, and how many workers are wanted."""

@@ -1,0 +1,1 @@
+"""The query language: parsed, kept, and matched against tasks."""

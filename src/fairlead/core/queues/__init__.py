@@ -1,0 +1,1 @@
+"""Queues: what can be said of one, its limits and the order of service."""

@@ -1,0 +1,222 @@
+"""What can be said of one queue beyond the settings of all, and changed while everything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypedDict
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.instant import LATEST, Span
+from fairlead.core.queues.limits import Limit, Limits, Rate
+from fairlead.core.queues.order import Policy
+from fairlead.core.queues.setting_fields import (
+    BackoffPolicy,
+    ByType,
+    Count,
+    OrderPolicy,
+    PriorityWord,
+    RateText,
+    Seconds,
+    Setting,
+    Text,
+    check_settings,
+    settings_in,
+)
+from fairlead.core.retry import MOST_RETRIES, Backoff
+from fairlead.core.settings import Defaults, PriorityDefaults, Settings
+from fairlead.core.task import Priority
+from fairlead.core.validation import Duration, bad_setting, check_flag
+
+UNBOUNDED: Final = 0
+"""The bound of a queue that takes as many tasks as the store can hold, whatever the settings say."""
+
+_TASKS: Final = Count(1, LATEST, zero="any number", remedy="use 1 or more, or pause the queue")
+
+
+class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The settings of one queue; None is what the settings of the engine say."""
+
+    paused: bool = False
+    """Whether its tasks wait however many workers are free. It still accepts tasks, and running tasks continue."""
+    bound: Annotated[
+        int | None, Setting(Count(UNBOUNDED, LATEST, zero="none"), "How many tasks may wait in it; 0 for no bound.")
+    ] = None
+    order: Annotated[Policy | None, Setting(OrderPolicy(), "How the next task is chosen.")] = None
+    priority: Annotated[Priority | None, Setting(PriorityWord(), "The priority of a task that names none.")] = None
+    timeout: Annotated[
+        Span | None, Setting(Seconds(), "How long an attempt may take of a task that does not say so itself.")
+    ] = None
+    max_retries: Annotated[
+        int | None,
+        Setting(Count(0, MOST_RETRIES), "How often a task is retried that does not say so itself.", label="retries"),
+    ] = None
+    max_crashes: Annotated[
+        int | None,
+        Setting(
+            Count(0, MOST_RETRIES),
+            "How many lost workers a task may cost that does not say so itself.",
+            label="crashes",
+        ),
+    ] = None
+    backoff: Annotated[
+        Backoff | None,
+        Setting(
+            BackoffPolicy(),
+            "How long to wait before the retry of a task that does not say so itself.",
+            wire="retry_policy",
+        ),
+    ] = None
+    running: Annotated[int | None, Setting(_TASKS, "How many of its tasks may run at once.", label="at once")] = None
+    rate: Annotated[
+        Rate | None,
+        Setting(
+            RateText(),
+            "How many of its tasks may start per second, minute, hour or day, such as `10/s` or `100/m`.",
+            label="at once",
+        ),
+    ] = None
+    type_running: Annotated[
+        dict[str, int],
+        Setting(
+            ByType(_TASKS), "How many tasks of a type in it may run at once; types not named stay.", label="at once"
+        ),
+    ] = {}
+    type_rate: Annotated[
+        dict[str, Rate],
+        Setting(
+            ByType(RateText()),
+            "How many tasks of a type in it may start per second, minute, hour or day; types not named stay.",
+            label="at once",
+        ),
+    ] = {}
+    key_running: Annotated[
+        int | None,
+        Setting(
+            Count(UNBOUNDED, LATEST, zero="any number", remedy=_TASKS.remedy),
+            "How many tasks of each concurrency key may run at once: one, unless said; 0 for as many as come.",
+            label="each key",
+        ),
+    ] = None
+    key_rate: Annotated[
+        Rate | None,
+        Setting(
+            RateText(),
+            "How many tasks of each concurrency key may start per second, minute, hour or day.",
+            label="each key",
+        ),
+    ] = None
+    tenant: Annotated[
+        str | None, Setting(Text(), "The tenant that it is bound to: it takes no other's tasks, and must hold none.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        check_flag("paused", self.paused, bad_setting)
+        check_settings(self)
+
+    @property
+    def limits(self) -> Limits | None:
+        """Its limits as a claim carries them; None if it has none of its own."""
+        said = (self.running, self.rate, self.key_running, self.key_rate, self.type_running or None)
+        if all(each is None for each in (*said, self.type_rate or None)):
+            return None
+        types = {*self.type_running, *self.type_rate}
+        at_once = 1 if self.key_running is None else self.key_running or None
+        return Limits(
+            queue=_limit(self.running, self.rate),
+            types={each: _limit(self.type_running.get(each), self.type_rate.get(each)) for each in types},
+            key=_limit(at_once, self.key_rate),
+        )
+
+
+def _limit(running: int | None, rate: Rate | None) -> Limit:
+    return Limit(running, None if rate is None else rate.pace)
+
+
+class QueueOptions(TypedDict, total=False):
+    """What can be said of a queue, as people write it; None goes back to the settings of all.
+
+    A row for each setting of `QueueSettings`, whose fields say what they mean.
+    """
+
+    bound: int | None
+    order: Policy | None
+    priority: str | Priority | None
+    timeout: Duration | None
+    max_retries: int | None
+    max_crashes: int | None
+    backoff: Backoff | None
+    running: int | None
+    rate: str | Rate | None
+    type_running: Mapping[str, int | None] | None
+    """None for a type has none of its own; likewise below, and None for all."""
+    type_rate: Mapping[str, str | Rate | None] | None
+    key_running: int | None
+    key_rate: str | Rate | None
+    tenant: str | None
+    """Refused while the queue holds tasks of others; None makes it anybody's again."""
+
+
+def changed(own: QueueSettings, options: QueueOptions) -> QueueSettings:
+    """The settings of a queue after what somebody said of it; raises InvalidSettings if that makes no sense."""
+    settings = settings_in(QueueSettings)
+    changes: dict[str, Any] = {}
+    for name, said in options.items():
+        if name not in settings:
+            known = ", ".join(sorted(settings))
+            raise InvalidSettings(f"option {name!r} of a queue is unknown; the options are {known}")
+        value = settings[name].of(name, said)
+        changes[name] = _merged(getattr(own, name), value) if isinstance(settings[name].kind, ByType) else value
+    return replace(own, **changes)
+
+
+def _merged(own: Mapping[str, object], changes: Mapping[str, object] | None) -> dict[str, object]:
+    """What is said of single task types: of those that are named, and of none if nothing is."""
+    merged = {} if changes is None else {**own, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def effective(settings: Settings, queue: QueueSettings) -> Settings:
+    """The settings as they are for a queue that has these of its own."""
+    bound = settings.queue_bound if queue.bound is None else queue.bound
+    return replace(
+        settings,
+        queue_bound=None if bound == UNBOUNDED else bound,
+        order=settings.order if queue.order is None else queue.order,
+        defaults=_defaults(settings.defaults, queue),
+    )
+
+
+def _defaults(defaults: Defaults, queue: QueueSettings) -> Defaults:
+    def of(priority: Priority) -> PriorityDefaults:
+        own = defaults.of(priority)
+        return PriorityDefaults(
+            max_retries=own.max_retries if queue.max_retries is None else queue.max_retries,
+            timeout=own.timeout if queue.timeout is None else queue.timeout,
+        )
+
+    return Defaults(
+        critical=of(Priority.CRITICAL),
+        high=of(Priority.HIGH),
+        medium=of(Priority.MEDIUM),
+        low=of(Priority.LOW),
+        max_crashes=defaults.max_crashes if queue.max_crashes is None else queue.max_crashes,
+        backoff=queue.backoff or defaults.backoff,
+        priority=defaults.priority if queue.priority is None else queue.priority,
+    )
+
+
+class PurgeCount(Struct, frozen=True, kw_only=True):
+    """What a purge has removed."""
+
+    scheduled: int = 0
+    queued: int = 0
+    complete: bool = True
+    """Whether all that waited when it began is gone; otherwise it reached its limit, and there may be more."""
+
+    @property
+    def total(self) -> int:
+        """How many tasks there were."""
+        return self.scheduled + self.queued

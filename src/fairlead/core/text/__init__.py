@@ -1,0 +1,1 @@
+"""Texts: hosts, traces, patterns, fingerprints of errors, and secrets that are masked."""

@@ -1,0 +1,1 @@
+"""Events: told to observers in this process, and to all processes by the feed."""

@@ -1,0 +1,1 @@
+"""Explaining why a task waits, and when it will start."""

@@ -1,0 +1,1 @@
+"""Metrics: counted in each process, and shown as Prometheus reads them."""

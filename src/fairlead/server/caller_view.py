@@ -1,0 +1,225 @@
+"""What there is of a server for one caller: all that an endpoint is given.
+
+To a caller whose key is bound to a tenant, its tenant's tasks are all that there is. What is not on this page such a
+caller cannot reach: `View.hub`, which leads to everything, refuses it. So an endpoint that nobody has thought about is
+closed to tenants, and it takes a line here to open it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from starlette.types import Scope
+
+from fairlead.admin.tenant_engine import TenantEngine
+from fairlead.core.errors import FairleadError
+from fairlead.core.identity import TaskId, WorkerId
+from fairlead.core.instant import Instant, Span
+from fairlead.core.queues.order import Table
+from fairlead.core.settings import Settings
+from fairlead.core.submission import Submission
+from fairlead.core.task import Task
+from fairlead.core.tenancy import Role, check_holder, check_unbound, tenant_named
+from fairlead.engine.stats import Stats
+from fairlead.engine.worker_records import WorkerPresence
+from fairlead.server.auth.principal import Principal
+from fairlead.server.http.bodies import BodyReader
+from fairlead.server.http.problems import Refusal
+from fairlead.server.live.broadcast import Listening
+from fairlead.server.routes.batch_submit import store_all
+from fairlead.server.settings import ServerSettings
+from fairlead.server.state import Hub
+from fairlead.server.worker_protocol.dispatch import PollTerms
+from fairlead.wire.events import Wanted, wanted_of
+from fairlead.wire.tasks import TaskCreated, created
+from fairlead.wire.worker_protocol import RegisterRequest
+
+_MOST_CALLERS: Final = 1_024
+"""Of how many callers the views are kept."""
+
+
+def views_of(hub: Hub) -> Callable[[Principal], View]:
+    """Gives each caller its view of a server; whoever calls often has the same one again."""
+    return functools.lru_cache(_MOST_CALLERS)(functools.partial(View, hub))
+
+
+class View:
+    """A server, as far as it is there for one caller."""
+
+    def __init__(self, hub: Hub, principal: Principal) -> None:
+        self._hub = hub
+        self.principal = principal
+        self.engine = TenantEngine(hub.engine, principal.tenant)
+
+    @property
+    def hub(self) -> Hub:
+        """Everything, for who answers for all tenants; refused to a caller who is bound to one."""
+        check_unbound(self.principal.tenant)
+        return self._hub
+
+    # What is the same for everybody
+
+    @property
+    def settings(self) -> ServerSettings:
+        """How the server behaves."""
+        return self._hub.settings
+
+    @property
+    def rules(self) -> Settings:
+        """How its engine behaves."""
+        return self._hub.engine.settings
+
+    @property
+    def bodies(self) -> BodyReader:
+        """Reads what the caller sends."""
+        return self._hub.bodies
+
+    @property
+    def stopping(self) -> asyncio.Event:
+        """Set when the server is asked to leave."""
+        return self._hub.stopping
+
+    @property
+    def now(self) -> Instant:
+        """The time by the engine's clock."""
+        return self._hub.engine.clock.now()
+
+    @property
+    def monotonic(self) -> Span:
+        """Time since some fixed moment, by the engine's clock."""
+        return self._hub.engine.clock.monotonic()
+
+    async def recheck(self, scope: Scope, role: Role) -> None:
+        """Refuse a caller whose key was revoked, or has expired, since the request was admitted."""
+        await self._hub.gate.recheck(scope, role)
+
+    async def watch(self, scope: Scope, role: Role) -> Refusal:
+        """Return why, once a caller who goes on listening would not be let in any more."""
+        return await self._hub.gate.watch(scope, role)
+
+    def tables(self) -> Coroutine[Any, Any, Callable[[str], Table]]:
+        """What says, by queue, how the wait of a task counts."""
+        return self._hub.tables()
+
+    # Tasks
+
+    def tenant_of(self, named: str | None) -> str | None:
+        """The tenant of a task that the caller submits and for which it has named this one, or none."""
+        return tenant_named(self.principal.tenant, named)
+
+    async def submit(self, submission: Submission) -> TaskCreated:
+        """Store a task; what to tell of it."""
+        hub, tenant = self._hub, self.principal.tenant
+        (refusal,) = await self.engine.awaitable([submission])
+        if refusal is not None:
+            raise refusal
+        counted = await hub.depths.ready()
+        submitted = await hub.engine.submit(submission)
+        task = submitted.task
+        if submitted.existing:
+            return created(check_holder(tenant, task), None, existing=True)
+        position = hub.depths.position(task) if counted else None
+        return created(task, position, existing=False, warnings=await hub.warnings(submitted, tenant))
+
+    async def submit_many(self, submissions: Sequence[Submission]) -> list[TaskCreated | Refusal]:
+        """Store tasks that `awaitable` has nothing against; what to tell of each."""
+        return await store_all(self._hub, submissions, [self.principal] * len(submissions))
+
+    async def awaitable(self, wishes: Sequence[Submission | None]) -> list[FairleadError | None]:
+        """Why tasks cannot wait for those that they name."""
+        return await self.engine.awaitable(wishes)
+
+    async def wait(self, task_id: TaskId, seconds: float) -> Task:
+        """The task when it has ended, or as it stands after so many seconds; the server may wait for less."""
+        await self.engine.get(task_id)
+        return await self._hub.endings.wait(task_id, min(seconds, self.settings.wait_seconds))
+
+    # Counts
+
+    async def stats(self) -> Stats:
+        """How the queues stand that are there for the caller."""
+        stats = await self._hub.depths.stats()
+        return stats if self.principal.tenant is None else await self.engine.narrowed(stats)
+
+    async def recent(self) -> tuple[Stats, Span]:
+        """The same, at most a second old, and how late the most overdue schedule is."""
+        stats, late = await self._hub.depths.recent()
+        if self.principal.tenant is None:
+            return stats, late
+        return await self.engine.narrowed(stats), await self.engine.schedules.lateness()
+
+    # Workers
+
+    async def register(self, request: RegisterRequest) -> WorkerId:
+        """Make a worker known, which belongs to the caller's key from now on; its id."""
+        await self.engine.check_queues(request.queues)
+        return await self._hub.roster.register(self.principal, request)
+
+    async def worker(self, worker: str) -> WorkerPresence:
+        """A worker of the caller's key."""
+        return await self._hub.roster.get(self.principal, worker)
+
+    async def of_others(self, workers: Iterable[str]) -> frozenset[str]:
+        """Those of these workers that another key has registered."""
+        return await self._hub.roster.of_others(self.principal, workers)
+
+    async def beat(self, worker: str, running: int, *, draining: bool | None) -> bool:
+        """A worker is alive, and drains or not, or as before; whether it should drain."""
+        return await self._hub.roster.beat(self.principal, worker, running, draining=draining)
+
+    async def drain(self, worker: str) -> None:
+        """A worker is to take no more tasks, and to leave."""
+        await self._hub.roster.drain(self.principal, worker)
+
+    async def leave(self, worker: str) -> None:
+        """A worker is gone."""
+        await self._hub.roster.leave(self.principal, worker)
+
+    async def poll(
+        self,
+        worker: WorkerPresence,
+        capabilities: Sequence[str] | None,
+        limit: int,
+        seconds: float,
+        gone: asyncio.Future[object],
+    ) -> list[Task]:
+        """The best tasks for a worker, given what it can do now, as soon as there are any."""
+        await self.engine.check_queues(worker.queues)
+        wish = PollTerms(
+            tuple(sorted(worker.queues)),
+            frozenset(worker.capabilities if capabilities is None else capabilities),
+            None if worker.types is None else frozenset(worker.types),
+            self.principal.tenant,
+        )
+        return await self._hub.dispatcher.poll(worker.id, wish, limit, seconds, gone)
+
+    async def pass_time(self, seconds: float, gone: asyncio.Future[object]) -> None:
+        """Wait like a poll for which there is nothing."""
+        await self._hub.dispatcher.pass_time(seconds, gone)
+
+    async def hand_back(self, tasks: list[Task]) -> None:
+        """Let tasks wait again that nobody is there to run; no retry is spent."""
+        await self._hub.dispatcher.hand_back(tasks)
+
+    # Events
+
+    async def wanted(self, types: Iterable[str], queue: str | None, task_id: str | None) -> Wanted:
+        """Which events the caller asks for, of those that it may hear; a task that it names must be there for it."""
+        wanted = wanted_of(types, queue, task_id)
+        if wanted.task_id is not None and self.principal.tenant is not None:
+            await self.engine.get(wanted.task_id)
+        return wanted
+
+    @asynccontextmanager
+    async def listen(self, wanted: Wanted, after: str | None = None) -> AsyncIterator[Listening]:
+        """Listen to what happens from now on, or since a position."""
+        async with self._hub.broadcast.listen(wanted.of(self.principal.tenant), after) as listening:
+            yield listening
+
+    async def listen_to(self, listening: Listening, wanted: Wanted) -> None:
+        """Have a listener hear of something else from now on."""
+        await self._hub.broadcast.change(listening, wanted.of(self.principal.tenant))

@@ -1,0 +1,1 @@
+"""HTTP itself: connections, requests, bodies, deadlines and problem documents."""

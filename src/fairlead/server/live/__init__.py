@@ -1,0 +1,1 @@
+"""What changes while somebody looks: events, counts, histories and long polls."""

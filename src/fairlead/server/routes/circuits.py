@@ -1,0 +1,46 @@
+"""Circuits: task types that stop being claimed while they keep failing. A change counts within a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairlead.admin.circuits import api
+from fairlead.admin.circuits.api import (
+    CircuitList,
+    CircuitRequest,
+    circuit_shown,
+    circuits_shown,
+    settings_of,
+)
+from fairlead.core.circuit import Circuit
+from fairlead.server.endpoint import Answer, Call, serve
+from fairlead.server.http.path_names import named
+from fairlead.server.services import called
+from fairlead.wire.endpoint import Empty
+
+
+async def list_circuits(call: Call[Empty, None]) -> Answer:
+    """List the circuits, and how they stand."""
+    engine = call.hub.engine
+    return Answer(CircuitList(circuits=circuits_shown(await engine.circuits.all(), engine.clock.now())))
+
+
+async def put(call: Call[Empty, CircuitRequest]) -> Answer:
+    """Give a task type a circuit, or its circuit other settings. How it stands is left as it is."""
+    circuits, name = call.hub.engine.circuits, named(call, "task_type")
+    settings = settings_of(call.body)
+    if call.body.declared:
+        await circuits.declare({name: settings})
+        return _answer(call, name, await circuits.get(name))
+    return _answer(call, name, await circuits.set(name, settings))
+
+
+def _answer(call: Call[Any, Any], name: str, circuit: Circuit) -> Answer:
+    return Answer(circuit_shown(name, circuit, call.hub.engine.clock.now()))
+
+
+ENDPOINTS = (
+    *called(api),
+    serve(api.LIST_CIRCUITS, list_circuits),
+    serve(api.PUT, put),
+)

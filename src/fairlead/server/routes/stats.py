@@ -1,0 +1,32 @@
+"""How the queues stand."""
+
+from __future__ import annotations
+
+from fairlead.admin.stats import api
+from fairlead.admin.stats.api import History, StatsQuery, standing
+from fairlead.core.identity import check_name
+from fairlead.server.endpoint import Answer, Call, serve
+from fairlead.server.live.history import INTERVAL
+from fairlead.wire.endpoint import Empty
+
+
+async def show_stats(call: Call[StatsQuery, None]) -> Answer:
+    """Show how many tasks wait and how long, by priority; the workers; and how many tasks ended lately.
+
+    It costs the same however many tasks there are.
+    """
+    queue = None if call.query.queue is None else check_name("queue", call.query.queue)
+    if queue is not None:
+        await call.view.engine.check_queues([queue])
+    return Answer(standing(await call.view.stats(), queue))
+
+
+async def show_history(call: Call[Empty, None]) -> Answer:
+    """Show how the queues stood during the last hour, as far as this server has seen it."""
+    return Answer(History(interval_seconds=INTERVAL, samples=list(call.hub.history.samples)))
+
+
+ENDPOINTS = (
+    serve(api.SHOW_STATS, show_stats),
+    serve(api.SHOW_HISTORY, show_history),
+)

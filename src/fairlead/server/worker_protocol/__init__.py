@@ -1,0 +1,1 @@
+"""The worker protocol: workers in any language register, poll, renew and report over HTTP."""

@@ -1,2 +1,0 @@
--- Take note of who waits for whom. Rows: the task that is waited for, the task that waits.
-INSERT INTO dependent (parent, id) VALUES {rows}

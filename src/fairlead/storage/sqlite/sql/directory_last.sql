@@ -1,2 +1,0 @@
--- The highest id in the directory.
-SELECT max(id) FROM directory

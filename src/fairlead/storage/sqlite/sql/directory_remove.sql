@@ -1,2 +1,0 @@
--- Forget the number of a task. Parameters: id.
-DELETE FROM directory WHERE id = ?

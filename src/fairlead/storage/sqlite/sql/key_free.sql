@@ -1,2 +1,0 @@
--- Free a key if this task holds it. Parameters: queue, key, id.
-DELETE FROM key WHERE queue = ? AND key = ? AND id = ?

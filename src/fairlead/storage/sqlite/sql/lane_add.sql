@@ -1,2 +1,0 @@
--- A new lane. Parameters: queue, type, requires, priority, keyed.
-INSERT INTO lane (queue, type, requires, priority, keyed) VALUES (?, ?, ?, ?, ?)

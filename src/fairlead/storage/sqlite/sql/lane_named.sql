@@ -1,2 +1,0 @@
--- What a lane is of. Parameters: lane.
-SELECT queue, type, requires, priority, keyed FROM lane WHERE lane = ?

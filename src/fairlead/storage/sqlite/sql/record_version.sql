@@ -1,2 +1,0 @@
--- The version of a record. Parameters: kind, name.
-SELECT version FROM record WHERE kind = ? AND name = ?

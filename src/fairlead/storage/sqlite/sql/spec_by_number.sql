@@ -1,2 +1,0 @@
--- What a task is. Parameters: number.
-SELECT spec FROM task WHERE number = ?

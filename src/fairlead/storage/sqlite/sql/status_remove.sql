@@ -1,2 +1,0 @@
--- Forget how a task stands. Parameters: number.
-DELETE FROM status WHERE number = ?

@@ -1,2 +1,0 @@
--- Forget what a task is. Parameters: number.
-DELETE FROM task WHERE number = ?

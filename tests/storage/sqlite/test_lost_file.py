@@ -1,0 +1,57 @@
+"""The file is deleted, or another one is put in its place, under a store that has it open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairlead.core.errors import StoreUnavailable
+from fairlead.storage.sqlite.store import SqliteStore
+from fairlead.testing.builders import NOW, a_claim, a_task
+from fairlead.testing.steps import add
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def delete_log(path: Path) -> None:
+    path.with_name("tasks.db-wal").unlink()
+
+
+def replace_log(path: Path) -> None:
+    log = path.with_name("tasks.db-wal")
+    log.rename(path.with_name("old.db-wal"))
+    log.write_bytes(b"")
+
+
+def replace(path: Path) -> None:
+    path.rename(path.with_name("old.db"))
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
+@pytest.mark.parametrize(
+    ("lose", "said"),
+    [(delete, "was deleted"), (replace, "was replaced"), (delete_log, "was deleted"), (replace_log, "was replaced")],
+)
+async def test_nothing_is_acknowledged_into_the_void(
+    tmp_path: Path, blocking: bool, lose: Callable[[Path], None], said: str
+) -> None:
+    path = tmp_path / "tasks.db"
+    store = SqliteStore(path, blocking=blocking)
+    await add(store, a_task())
+    lose(path)
+    operations = (
+        store.add([a_task()], now=NOW, bounds={}),
+        store.add([a_task(key="once"), a_task()], now=NOW, bounds={}),
+        store.claim(a_claim(limit=1)),
+        store.scan("readiness"),
+        store.examine(),
+    )
+    for operation in operations:
+        with pytest.raises(StoreUnavailable, match=rf"tasks\.db(-wal)? {said}.*put the file back"):
+            await operation
+    await store.close()
