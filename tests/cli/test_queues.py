@@ -131,6 +131,7 @@ def test_workers_are_listed_shown_and_drained(folder: Folder) -> None:
     assert [worker["worker_id"] for worker in drained["workers"]] == ["g-1"]
     missing = folder.quick("workers", "drain", "--on-host", "nowhere")
     assert missing.code == 1 and "no worker runs on the host 'nowhere'" in missing.error
+    assert "worker g-1 is active" in folder.quick("workers", "forget", "g-1").error
 
 
 def test_a_lost_worker_is_shown_with_what_became_of_its_tasks(folder: Folder) -> None:

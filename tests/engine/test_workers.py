@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlead.admin.sweeper import Sweeper
-from fairlead.core.errors import InvalidSettings, WorkerNotFound
+from fairlead.core.errors import InvalidSettings, OperationRefused, WorkerNotFound
 from fairlead.core.events import Completed
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import HOUR, MINUTE, SECOND
@@ -69,6 +69,18 @@ async def test_a_worker_is_asked_to_drain_by_name_from_anywhere(bench: Bench) ->
     assert await bench.engine.presence.beat(ONE, running=0)
     with pytest.raises(WorkerNotFound):
         await other.engine.workers.drain("nobody")
+
+
+async def test_a_dead_worker_is_forgotten_and_no_other(bench: Bench) -> None:
+    await join(bench, ONE, "mail")
+    with pytest.raises(OperationRefused, match=f"worker {ONE} is active; drain it"):
+        await bench.engine.workers.forget("mail")
+    bench.clock.advance(bench.engine.settings.lease + SECOND)
+    await bench.engine.presence.sweep()
+    assert (await bench.engine.workers.forget("mail")).state is WorkerState.DEAD
+    assert await bench.engine.workers.all() == []
+    with pytest.raises(WorkerNotFound):
+        await bench.engine.workers.forget("mail")
 
 
 async def test_a_lost_worker_holds_its_tasks_until_their_leases_are_swept(bench: Bench) -> None:

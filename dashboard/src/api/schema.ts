@@ -1655,6 +1655,11 @@ export interface Endpoints {
     request: { path: { worker_id: string } };
     answer: WorkerShown;
   };
+  /** Forget a dead worker */
+  "POST /api/v1/workers/{worker_id}/forget": {
+    request: { path: { worker_id: string } };
+    answer: WorkerShown;
+  };
   /** Show the statistics of the queues */
   "GET /api/v1/queue/stats": {
     request: { query?: { queue?: string } };

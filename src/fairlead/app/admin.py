@@ -319,6 +319,14 @@ class AppWorkers(Part):
         """`drain`, from synchronous code."""
         return run_inline(self._inline().workers.drain(named))
 
+    async def forget(self, named: str) -> WorkerPresence:
+        """Take a dead worker off the list at once, instead of an hour after its last heartbeat; how it stood."""
+        return await (await self._engine()).workers.forget(named)
+
+    def forget_sync(self, named: str) -> WorkerPresence:
+        """`forget`, from synchronous code."""
+        return run_inline(self._inline().workers.forget(named))
+
 
 class AppQuarantine(Part):
     """What was set aside because it cannot be decoded: to look at, restore and discard."""

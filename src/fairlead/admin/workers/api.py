@@ -148,6 +148,17 @@ DRAIN: Final = Endpoint[Empty, None](
     about="Have a worker take no more tasks, and leave when what it runs has ended. It learns so at its next "
     "heartbeat.",
 )
+FORGET: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/workers/{worker_id}/forget",
+    summary="Forget a dead worker",
+    role=Role.ADMIN,
+    answers={200: WorkerShown},
+    problems=(404, 409),
+    calls="workers.forget",
+    shows=_shown,
+    about="Take a dead worker off the list at once, instead of an hour after its last heartbeat.",
+)
 
 
 class RemoteFleet:
@@ -181,6 +192,11 @@ class RemoteFleet:
         return _presence(
             await self._ask(DRAIN, WorkerShown, subject=named, worker_id=known(named, WorkerNotFound(named)))
         )
+
+    async def forget(self, named: str) -> WorkerPresence:
+        """Take a dead worker off the list at once; how it stood."""
+        worker = known(named, WorkerNotFound(named))
+        return _presence(await self._ask(FORGET, WorkerShown, subject=named, worker_id=worker))
 
 
 def _presence(shown: WorkerShown) -> WorkerPresence:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fairlead.core.errors import InvalidSettings, WorkerNotFound
+from fairlead.core.errors import InvalidSettings, OperationRefused, WorkerNotFound
 from fairlead.core.task import State, Task
 from fairlead.engine.lost_tasks import LostTasks
 from fairlead.engine.records import Records
 from fairlead.engine.runtime.clock import Clock
-from fairlead.engine.worker_records import MOST_SHOWN, LostTask, Presence, WorkerPresence, WorkerReport
+from fairlead.engine.worker_records import MOST_SHOWN, LostTask, Presence, WorkerPresence, WorkerReport, WorkerState
 from fairlead.storage.protocol import Lagging
 from fairlead.storage.values import Filter
 
@@ -52,6 +52,17 @@ class Fleet:
         """Have a worker claim no more and leave when what it runs has ended; it hears of it at its next beat."""
         worker = await self._named(named)
         await self._presence.ask_drain(worker.id)
+        return worker
+
+    async def forget(self, named: str) -> WorkerPresence:
+        """Take a dead worker off the list at once, instead of an hour after its last heartbeat; how it stood."""
+        worker = await self._named(named)
+        if worker.state is not WorkerState.DEAD:
+            raise OperationRefused(
+                f"worker {worker.id} is {worker.state}; drain it with `fairlead workers drain {worker.id}`, then it "
+                "leaves by itself"
+            )
+        await self._presence.leave(worker.id)
         return worker
 
     def _sees(self, task: Task | None) -> bool:

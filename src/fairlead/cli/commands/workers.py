@@ -25,7 +25,7 @@ workers = App(
     name="workers",
     default_parameter=PLAIN,
     group_commands="Workers",
-    help="""List, show and drain workers on any host.
+    help="""List, show, drain and forget workers on any host.
 
     A worker without a heartbeat for one lease length is dead, and stays listed for an hour.""",
 )
@@ -100,6 +100,21 @@ def drain(
         for reason in refused.values():
             complain(reason, as_json=False)
     return 1 if refused else 0
+
+
+def forget(
+    worker: Annotated[str, Parameter(name="WORKER", help="Its id, or its name if no other has it.")],
+    /,
+    *,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Take a dead worker off the list at once, instead of an hour after its last heartbeat."""
+    with reached(common) as connection:
+        forgotten = run_inline(connection.inline().workers.forget(worker))
+    if common.json:
+        write_json(worker_shown(forgotten))
+    else:
+        write(f"{forgotten.id} is forgotten")
 
 
 def _asked(worker: WorkerPresence) -> str:
@@ -181,7 +196,7 @@ def _field(label: str, text: str, style: str = "") -> None:
     write_styled([Cell(f"{label:<10} ", "dim"), Cell(text, style)])
 
 
-for _name, _command in (("list", list_workers), ("show", show), ("drain", drain)):
+for _name, _command in (("list", list_workers), ("show", show), ("drain", drain), ("forget", forget)):
     # By its place, as the program has its own commands: only so does it know its name in the reference.
     workers.command(f"{__name__}:{_command.__name__}", name=_name)
     # Its first line of help is known only when it is loaded.
