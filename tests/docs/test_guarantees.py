@@ -47,6 +47,9 @@ HELD: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "blocks the event loop, or the interpreter's lock, past its timeout": (
             "tests/poison/test_poisons.py::test_what_holds_up_the_event_loop_past_the_timeout_has_timed_out",
         ),
+        "holds the interpreter's lock past its timeout while its worker is writing to a SQLite file": (
+            "tests/e2e/test_blocking.py::test_a_worker_that_locks_the_file_while_its_handler_holds_the_interpreter_is_ended",
+        ),
         "forks, and its child comes out of the handler": (
             "tests/worker/test_identity.py::test_a_child_that_falls_out_of_its_handler_answers_for_no_task",
         ),

@@ -7,8 +7,10 @@ killed: `start` or `end`, the number of the task, its attempt, the process, and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
+import sqlite3
 import time
 from typing import Final
 
@@ -80,6 +82,16 @@ def hold_lock(number: int, seconds: float = 0.0, gate: str | None = None) -> int
     else:
         os.close(ctypes.PyDLL(None).open(os.fsencode(gate), os.O_RDONLY))
     note("end", number)
+    return current_task().attempt
+
+
+@app.task
+def hold_lock_amid_a_write(number: int, file: str, gate: str) -> int:
+    """Hold the interpreter's lock while this process has the store's file locked, as its writing thread may have."""
+    note("start", number)
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None, timeout=60)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        os.close(ctypes.PyDLL(None).open(os.fsencode(gate), os.O_RDONLY))
     return current_task().attempt
 
 

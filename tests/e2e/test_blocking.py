@@ -17,8 +17,14 @@ LONG = 4 * fleet.LEASE
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", [fleet.block_loop, fleet.hold_lock], ids=["the loop", "the interpreter's lock"])
+@pytest.mark.parametrize(
+    ("store_url", "task"),
+    [("sqlite", fleet.block_loop), ("redis", fleet.hold_lock)],
+    ids=["the loop", "the interpreter's lock"],
+    indirect=["store_url"],
+)
 def test_a_handler_that_blocks_for_four_leases_runs_once(yard: Yard, task: TaskDefinition[..., int]) -> None:
+    """On SQLite a handler that holds the interpreter's lock may happen to hold the file, too."""
     handle = task.submit_sync(1, seconds=LONG)
     yard.hire("--concurrency", "1")
     eventually(lambda: len(yard.starts()) == 1, "the start")
@@ -89,8 +95,16 @@ def test_a_keeper_does_not_outlive_a_worker_whose_handlers_left_children_behind(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store_url", ["sqlite", "redis", "postgresql"], indirect=True)
-@pytest.mark.parametrize("task", [fleet.block_loop, fleet.hold_lock], ids=["the loop", "the interpreter's lock"])
+@pytest.mark.parametrize(
+    ("store_url", "task"),
+    [
+        pytest.param(store, task, id=f"{what}-{store}")
+        for task, what in ((fleet.block_loop, "the loop"), (fleet.hold_lock, "the interpreter's lock"))
+        for store in ("sqlite", "redis", "postgresql")
+        if (task, store) != (fleet.hold_lock, "sqlite")
+    ],
+    indirect=["store_url"],
+)
 def test_a_handler_that_blocks_past_its_timeout_has_timed_out_and_spends_a_retry(
     yard: Yard, task: TaskDefinition[..., int]
 ) -> None:
@@ -106,3 +120,23 @@ def test_a_handler_that_blocks_past_its_timeout_has_timed_out_and_spends_a_retry
     assert (status.failure.type, status.attempts) == ("Timeout", 1)
     assert fleet.work.submit_sync(2).result_sync(timeout=60) == 1
     eventually(lambda: "blocked past the timeout; the lease keeper recorded the timeout" in worker.log, "a word of it")
+
+
+@pytest.mark.slow
+def test_a_worker_that_locks_the_file_while_its_handler_holds_the_interpreter_is_ended(yard: Yard) -> None:
+    """Nobody could write to the file any more, and so nobody could settle the task either."""
+    gate = Gate(yard.folder)
+    file = yard.store.removeprefix("sqlite:///")
+    options = fleet.hold_lock_amid_a_write.options(timeout=1, max_retries=0, max_crashes=0)
+    handle = options.submit_sync(1, file=file, gate=gate.path)
+    worker = yard.hire("--log-level", "warning")
+    eventually(lambda: handle.refresh_sync().snapshot.state.ended, "the end")
+
+    status = handle.snapshot.status
+    assert (status.reason, status.retries, status.crashes) == (Reason.RETRIES_USED_UP, 0, 0)
+    assert status.failure is not None
+    assert (status.failure.type, status.attempts) == ("Timeout", 1)
+    assert worker.wait() == -signal.SIGKILL
+    assert "the lease keeper killed the worker" in worker.log
+    yard.hire()
+    assert fleet.work.submit_sync(2).result_sync(timeout=60) == 1

@@ -275,6 +275,15 @@ class Clocked(Protocol):
 
 
 @runtime_checkable
+class OneWriter(Protocol):
+    """A store that one process at a time may write to."""
+
+    def writer(self) -> int | None:
+        """The process that is writing now; None if none is, or if the system does not tell."""
+        ...
+
+
+@runtime_checkable
 class Lagging(Protocol):
     """A store whose listings and tally may lag behind its tasks, or not know all of them."""
 

@@ -22,7 +22,7 @@ from fairlead.storage.deadline import Budget, timed_store
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Location, Quarantine, Removal
 from fairlead.storage.sqlite import arrivals, concurrency_keys, health, read, write, write_errors
 from fairlead.storage.sqlite import feed as feeding
-from fairlead.storage.sqlite.database import PATIENCE, connect
+from fairlead.storage.sqlite.database import PATIENCE, connect, writer_of
 from fairlead.storage.sqlite.doorbell import Doorbell
 from fairlead.storage.sqlite.file_permissions import privacy
 from fairlead.storage.sqlite.read import Found
@@ -162,6 +162,9 @@ class SqliteStore:
         facts = await self._reader.run(health.facts_of)
         found = health.examined(facts, self._path, writes=self._writes)
         return replace(found, findings=(*found.findings, await self._soundness()))
+
+    def writer(self) -> int | None:
+        return writer_of(self._path)
 
     def privacy(self) -> Finding:
         """Who else may open the file."""

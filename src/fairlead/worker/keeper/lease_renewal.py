@@ -18,6 +18,7 @@ from fairlead.engine.leases import StoreLeases
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.credentials import Named
 from fairlead.storage.open import open_store
+from fairlead.storage.protocol import OneWriter
 from fairlead.storage.values import Beat, Pulse
 from fairlead.worker.keeper.process import forget
 
@@ -120,11 +121,14 @@ class Beater:
         held: dict[TaskId, LeaseToken],
         due: dict[TaskId, float] | None = None,
         allowed: dict[TaskId, float] | None = None,
+        end_writer: Callable[[], bool] = lambda: False,
     ) -> None:
         """`due` says when an attempt is so late that its worker will not say so any more.
 
-        `allowed` says how much later its time began than the attempt, in seconds.
+        `allowed` says how much later its time began than the attempt, in seconds. `end_writer` is asked to end the
+        worker if nothing can be settled because of it, and says whether it did.
         """
+        self._end_writer = end_writer
         self._leases = leases
         self._held = held
         self._due = {} if due is None else due
@@ -161,7 +165,7 @@ class Beater:
         beats = [Beat(task_id, self._held[task_id]) for task_id in late if task_id in self._held]
         if beats:
             try:
-                run_inline(self._leases.time_out(beats))
+                self._settle(beats)
             except StoreError:
                 # Tried again at the next look, as long as the lease lasts.
                 return {}
@@ -170,6 +174,14 @@ class Beater:
             self._due.pop(task_id, None)
             self._allowed.pop(task_id, None)
         return {beat.id: Pulse.OVERDUE for beat in beats}
+
+    def _settle(self, beats: Sequence[Beat]) -> None:
+        try:
+            run_inline(self._leases.time_out(beats))
+        except StoreError:
+            if not self._end_writer():
+                raise
+            run_inline(self._leases.time_out(beats))
 
     def _beats(self) -> list[Beat]:
         allowed = self._allowed
@@ -190,6 +202,15 @@ class Beater:
 def allowance(seconds: float | None) -> Span:
     """How much longer a lease may last, as a span."""
     return 0 if seconds is None else span(seconds)
+
+
+def writer_of(leases: Leases) -> int | None:
+    """The process that keeps all others from writing to the store; None if none does, or nobody can tell."""
+    match leases:
+        case KeptLeases(store=OneWriter() as store):
+            return store.writer()
+        case _:
+            return None
 
 
 def moment_of(settings: Settings) -> float:
@@ -216,8 +237,9 @@ def keep(beater: Beater, settings: Settings, tell: Tell, pause: Callable[[float]
     over = False
     while not over:
         beats = time.monotonic() >= next_beat
+        pulses: dict[TaskId, Pulse] = {}
         try:
-            pulses = (beater.beat() if beats else beater.look()) | beater.time_out()
+            pulses = beater.beat() if beats else beater.look()
         except StoreError:
             # A store that fails is tried again at once: a lease is worth three beats.
             if beats:
@@ -225,6 +247,7 @@ def keep(beater: Beater, settings: Settings, tell: Tell, pause: Callable[[float]
         else:
             if beats:
                 next_beat = time.monotonic() + interval
-            if pulses:
-                tell(pulses, 0)
+        pulses |= beater.time_out()
+        if pulses:
+            tell(pulses, 0)
         over = pause(moment)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 HEADER = 4
 
 _CHUNK = 1 << 16
+_LOOKS = 50
 _PAUSE = 0.02
 """How long, in seconds, what a worker says may wait to be read: nothing next to a lease, long next to a batch."""
 
@@ -99,7 +100,7 @@ class Ward:
         self.allowed: dict[TaskId, float] = {}
         """How much later the time of an attempt began than the attempt, in seconds, where that is worth a word."""
         self.is_gone = False
-        self._process = process
+        self.process = process
         self._stream = stream
         self._received = b""
 
@@ -124,13 +125,13 @@ class Ward:
             time.sleep(_PAUSE)
         # A worker that was killed may leave children of its handlers behind, who hold the other end of the stream
         # open: then only the kernel can tell that it is gone.
-        self.is_gone = os.getppid() != self._process
+        self.is_gone = os.getppid() != self.process
         return not self.is_gone
 
     def listen_while_stopped(self, seconds: float) -> bool:
         """`listen`, and go on as long as the worker is stopped: leases are for the living."""
         while self.listen(seconds):
-            if not is_stopped(self._process):
+            if not is_stopped(self.process):
                 return True
         return False
 
@@ -240,4 +241,28 @@ def _keep(ward: Ward, leases: Leases, rest: float) -> None:
             silent_since = now
         return not here or now - silent_since > rest
 
-    keep(Beater(leases, ward.held, ward.due, ward.allowed), leases.settings, tell, pause)
+    beater = Beater(leases, ward.held, ward.due, ward.allowed, lambda: _end_writer(ward, leases))
+    keep(beater, leases.settings, tell, pause)
+
+
+def _end_writer(ward: Ward, leases: Leases) -> bool:
+    """Kill the worker if it has the store locked, and goes on having it; whether it was killed.
+
+    Asked when a task of it is far over its timeout and the store could not be written: its handler holds the
+    interpreter's lock while another of its threads is amid a write, which so never ends, and neither can anyone else
+    write. A worker that only writes a lot is seen without the lock between its writes.
+    """
+    from fairlead.worker.keeper.lease_renewal import writer_of
+
+    for _ in range(_LOOKS):
+        if writer_of(leases) != ward.process:
+            return False
+        time.sleep(_PAUSE)
+    os.kill(ward.process, signal.SIGKILL)
+    while os.getppid() == ward.process:
+        time.sleep(_PAUSE)
+    sys.stderr.write(
+        "fairlead: a handler held the GIL past its timeout while this worker was writing to the store, which locked "
+        "the store for everybody; the lease keeper killed the worker. Give such handlers isolate=True\n"
+    )
+    return True
