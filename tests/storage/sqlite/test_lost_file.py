@@ -55,3 +55,17 @@ async def test_nothing_is_acknowledged_into_the_void(
         with pytest.raises(StoreUnavailable, match=rf"tasks\.db(-wal)? {said}.*put the file back"):
             await operation
     await store.close()
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
+async def test_a_store_outlives_others_that_had_the_same_file_open(tmp_path: Path, blocking: bool) -> None:
+    """What a store looks at to see that its file is there may be another's, and is closed with that."""
+    path = tmp_path / "tasks.db"
+    stores = [SqliteStore(path, blocking=blocking) for _ in range(3)]
+    for _ in range(2):
+        for store in stores:
+            await add(store, a_task())
+    while stores:
+        await stores.pop(0).close()
+        for store in stores:
+            await add(store, a_task())

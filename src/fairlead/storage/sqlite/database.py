@@ -38,6 +38,11 @@ _PRAGMAS: Final = (
 _KEEN: Final = "PRAGMA busy_timeout = 20"
 _PAUSE: Final = 0.005
 
+_DESCRIPTORS: Final = "/proc/self/fd"
+_LINKS_HOLD: Final = 1.0
+"""For how long, in seconds, descriptors alone are looked at."""
+_PARTS: Final = 2
+
 _LOCKS: Final = "/proc/locks"
 _WRITE_LOCK: Final = ["POSIX", "ADVISORY", "WRITE"]
 _WRITE_BYTE: Final = 120
@@ -55,6 +60,10 @@ class Connection(sqlite3.Connection):
     """Where the file's log is: what was committed last is in that alone."""
     log_identity: tuple[int, int] | None = None
     """Which log it writes; None until there is one. It stays the same for as long as any process has the file open."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Descriptors of both in this process, and where they led when both were found at their paths."""
+    links_until: float = 0.0
+    """When to look for both at their paths once more, on the monotonic clock."""
 
 
 def connect(path: Path, *, synchronous: str, patience: float = PATIENCE) -> Connection:
@@ -162,12 +171,45 @@ def transact(
 def check_file(connection: Connection) -> None:
     """Raise StoreUnavailable if the file or its log is no longer at its path: nobody will find what is written then.
 
-    It costs about two microseconds, and is asked before anything is acknowledged.
+    It costs about two microseconds, and is asked before anything is acknowledged. The kernel tells by the name of an
+    open descriptor that its file was deleted or moved. To look at the files themselves is dearer by far: a file whose
+    times were asked for has them written at its next change, and the next commit has to write those too.
     """
+    links = connection.links
+    if len(links) == _PARTS and time.monotonic() < connection.links_until:
+        try:
+            for link, path in links:
+                if os.readlink(link) != path:  # noqa: PTH115 - half the time of Path.readlink
+                    break
+            else:
+                return
+        except OSError:
+            # Closed, or there is no such folder: the files themselves tell.
+            pass
     _check_part(connection.path, connection.identity)
     log = _check_part(connection.log, connection.log_identity)
     if connection.log_identity is None:
         connection.log_identity = log
+    connection.links = _links(connection)
+    connection.links_until = time.monotonic() + _LINKS_HOLD
+
+
+def _links(connection: Connection) -> tuple[tuple[str, str], ...]:
+    """A descriptor for each of the two files, and where it leads; fewer where the system does not list them."""
+    wanted = {connection.path: connection.identity, connection.log: connection.log_identity}
+    found: dict[str, str] = {}
+    try:
+        for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - names, not paths
+            link = f"{_DESCRIPTORS}/{name}"
+            with contextlib.suppress(OSError):
+                path = os.readlink(link)  # noqa: PTH115
+                if path in wanted:
+                    there = os.stat(link)  # noqa: PTH116
+                    if (there.st_dev, there.st_ino) == wanted[path]:
+                        found[path] = link
+    except OSError:
+        return ()
+    return tuple((link, path) for path, link in found.items())
 
 
 def _check_part(path: str, identity: tuple[int, int] | None) -> tuple[int, int] | None:
