@@ -7,16 +7,16 @@ import inspect
 import pytest
 
 from fairlead import Fairlead, TaskHandle
-from fairlead.app import admin
+from fairlead.app import admin, parts
 from fairlead.app.flow import Chain
 from fairlead.app.task_type import TaskDefinition
 from fairlead.app.testing import Rehearsal
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from scripts.app_admin import FILE, PARTS, AppPart, ForwardedMethod, Service, methods, module, operations
+from scripts.app_admin import FILE, INDEX, PARTS, AppPart, ForwardedMethod, Service, index, methods, module, operations
 
 BY_HAND = [Fairlead, TaskHandle, TaskDefinition, Chain, Rehearsal]
-GENERATED = [admin.Operated, *(getattr(admin, part.kind) for part in PARTS)]
+GENERATED = [parts.Operated, *(getattr(admin, part.kind) for part in PARTS)]
 ASYNCHRONOUS_ONLY = {"worker", "exposed", "close"}
 """What only asynchronous programs use: `run_worker` and the end of the process do the same for others."""
 
@@ -60,8 +60,9 @@ def passed_on() -> list[ForwardedMethod]:
     return [*operations(part)]
 
 
-def test_the_generated_file_is_up_to_date() -> None:
+def test_the_generated_files_are_up_to_date() -> None:
     assert FILE.read_text("utf-8") == module(), "run python scripts/app_admin.py"
+    assert INDEX.read_text("utf-8") == index(), "run python scripts/app_admin.py"
 
 
 def test_what_a_service_has_here_and_behind_a_server_is_passed_on_unless_it_is_hidden(

@@ -18,9 +18,9 @@ from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weigh
 from fairlead.core.queues.promotion import Promotion
 from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, State, Task
+from fairlead.engine import submit
 from fairlead.engine.engine import Submitted
 from fairlead.engine.explain import causes, explainer
-from fairlead.engine.explain import eligibility as worker_check
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Record
@@ -292,7 +292,7 @@ async def test_many_submits_look_once_at_the_workers() -> None:
     assert store.looks == 1
     await join(bench)
     store.looks = 0
-    bench.clock.advance(worker_check.FRESH)
+    bench.clock.advance(submit.FRESH)
     assert await bench.engine.doubts(submitted) == ()
     assert store.looks == 1
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from fairlead.admin import operations
 from fairlead.admin.operations import runner as operation_runner
 from fairlead.core.errors import OperationNotFound, OperationRefused
 from fairlead.core.events import Failed
@@ -341,7 +342,7 @@ async def test_an_operation_whose_query_cannot_be_read_here_is_paused(bench: Ben
     await stock(bench.store, [a_dead_letter()])
     operation = await bench.engine.operations.start(a_wish())
     later = replace(operation, query="later:field")
-    await bench.store.put(operation_runner.KIND, operation.id, operation_runner.encode(later))
+    await bench.store.put(operations.KIND, operation.id, operation_runner.encode(later))
 
     await bench.engine.operations.operator.once()
 

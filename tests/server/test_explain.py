@@ -15,7 +15,7 @@ from fairlead.core.explain.explanation import CauseCode
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.submission import Submission
-from fairlead.engine.explain import eligibility as worker_check
+from fairlead.engine import submit
 from fairlead.storage.open import open_store
 from tests.client.serving import Port
 from tests.server.serving import NOBODY, Service
@@ -28,7 +28,7 @@ async def explained(service: Service, task_id: str) -> Any:
 async def join(service: Service, **what: Any) -> None:
     about: dict[str, Any] = {"queues": ["default"], "capacity": 4} | what
     await service.engine.presence.register(WorkerId("one"), **about)
-    service.advance(worker_check.FRESH / SECOND)
+    service.advance(submit.FRESH / SECOND)
 
 
 async def test_a_queued_task_is_told_its_place_and_its_prospects(service: Service) -> None:

@@ -6,19 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from fairlead.core.errors import FairleadError
-from fairlead.core.explain.explanation import Cause, Explanation
 from fairlead.core.health.autoscale import WITHIN, Scaling
-from fairlead.core.health.diagnosis import Diagnosis
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Span
-from fairlead.core.query.query import Query
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
 from fairlead.engine.engine import Submitted
 from fairlead.engine.runtime.clock import Clock
-from fairlead.engine.search import Found
-from fairlead.engine.stats import Stats
 from fairlead.storage.values import Filter
 
 if TYPE_CHECKING:
@@ -36,6 +31,11 @@ if TYPE_CHECKING:
     from fairlead.admin.schedules.service import Schedules
     from fairlead.admin.workers.api import RemoteFleet
     from fairlead.admin.workers.service import Fleet
+    from fairlead.core.explain.explanation import Cause, Explanation
+    from fairlead.core.health.diagnosis import Diagnosis
+    from fairlead.core.query.query import Query
+    from fairlead.engine.search import Found
+    from fairlead.engine.stats import Stats
 
 QueueFacade: TypeAlias = "Queues | RemoteQueues"
 CircuitFacade: TypeAlias = "Circuits | RemoteCircuits"
@@ -151,6 +151,8 @@ async def gather(
     parameters: bool = False,
 ) -> Found:
     """A whole page of what a query means, however many tasks must be looked at; its cursor leads to the next."""
+    from fairlead.engine.search import Found
+
     tasks: list[Task] = []
     while True:
         rest = limit - len(tasks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fairlead.admin import operations
 from fairlead.admin.keys import service as keys
 from fairlead.admin.keys import sessions
 from fairlead.admin.operations import runner as operation_runner
@@ -35,6 +36,6 @@ BELLS: Final[dict[str, str]] = {
     queue_cache.KIND: queue_cache.BELL,
     circuit_breaker.KIND: circuit_breaker.BELL,
     scheduler.KIND: scheduler.BELL,
-    operation_runner.KIND: operation_runner.BELL,
+    operations.KIND: operations.BELL,
 }
 """What is rung when a record of a kind has changed."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import Sequence
 
 from fairlead.admin.engine import AdminEngine
 from fairlead.admin.keys.sessions import SessionRecords
+from fairlead.admin.operations import BELL, KIND
 from fairlead.core.errors import StoreError, StoreReadOnly
 from fairlead.core.health.clock_watch import LeaseTerms, Watches
 from fairlead.core.health.diagnosis import Level
@@ -27,6 +29,8 @@ SESSION_INTERVAL: Span = 10 * MINUTE
 _BATCH = 1_000
 _PAGES = 20
 """How many batches of leases are cut at once; the rest the next time."""
+_OPERATIONS_EVERY = 60
+"""At every so many looks whether the bell of the operations rang, they themselves are looked for."""
 _WORKERS_PER_LOOK = 10
 """For so many workers each waits one heartbeat longer before it looks at all of them."""
 
@@ -55,9 +59,20 @@ class Sweeper:
         _warn_if_open(store)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._sweep())
-            group.create_task(self._engine.operations.operator.run())
+            group.create_task(self._operate())
             if isinstance(store, Upkept):
                 group.create_task(store.upkeep(self._engine.settings.rules))
+
+    async def _operate(self) -> None:
+        """Work on operations once anybody has begun one: until then nothing of them is imported."""
+        store = self._engine.store
+        for look in itertools.count():
+            with contextlib.suppress(StoreError):
+                # Who began one may have died before ringing.
+                if await store.scan(BELL) or (look % _OPERATIONS_EVERY == 0 and await store.scan(KIND)):
+                    break
+            await asyncio.sleep(self._engine.settings.sweep_interval / SECOND)
+        await self._engine.operations.operator.run()
 
     async def _sweep(self) -> None:
         """Sweep until cancelled, or for as long as the store may be written. One that fails is tried again."""

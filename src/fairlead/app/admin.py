@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
-from fairlead.app.connection import Link
 from fairlead.app.cron import ScheduleOptions
 from fairlead.app.handle import TaskHandle
+from fairlead.app.part import DeclaringPart, Part
 from fairlead.app.requests import (
     DeadLetterRequests,
-    DeclaringPart,
     OperationOptions,
     OperationRequests,
-    Part,
     QueueRequests,
     ScheduleRequests,
     TaskRequests,
@@ -25,7 +23,6 @@ from fairlead.app.task_type import Call
 from fairlead.core.circuit import Circuit, CircuitSettings
 from fairlead.core.dead_letters import Groups
 from fairlead.core.health.autoscale import Scaling
-from fairlead.core.health.diagnosis import Diagnosis
 from fairlead.core.health.quarantine import Quarantined
 from fairlead.core.operation import Operation, Preview
 from fairlead.core.queues.queue import PurgeCount, QueueOptions, QueueSettings
@@ -34,7 +31,6 @@ from fairlead.core.task import Task
 from fairlead.core.validation import Duration
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.search import Found
-from fairlead.engine.stats import Stats
 from fairlead.engine.worker_records import WorkerPresence, WorkerReport
 
 
@@ -489,42 +485,3 @@ class AppCircuits(DeclaringPart[CircuitSettings]):
     def close_sync(self, task_type: str) -> Circuit:
         """`close`, from synchronous code."""
         return run_inline(self._inline().circuits.close(task_type))
-
-
-class Operated(Part):
-    """An app as those who operate it see it."""
-
-    def __init__(self, connect: Callable[[], Link]) -> None:
-        super().__init__(connect)
-        self.tasks = AppTasks(connect)
-        """The tasks of an app, whoever submitted them: to search, cancel, replay and discard."""
-        self.dead_letters = AppDeadLetters(connect)
-        """The tasks of an app whose retries are used up: to search and to group by error."""
-        self.operations = AppOperations(connect)
-        """Actions on all tasks that a query means: to preview, start, follow, pause, resume and cancel."""
-        self.queues = AppQueues(connect)
-        """The queues of an app: to pause, resume, change and purge; it counts everywhere within about a second."""
-        self.workers = AppWorkers(connect)
-        """The workers of an app, wherever they run: to look at and to drain."""
-        self.quarantine = AppQuarantine(connect)
-        """What was set aside because it cannot be decoded: to look at, restore and discard."""
-        self.schedules = AppSchedules(connect)
-        """The schedules of an app, declared by `cron` or not: to add, pause, resume, run and remove."""
-        self.circuits = AppCircuits(connect)
-        """The circuits of an app's task types, declared by `task` or not: to set, open, close and remove."""
-
-    async def stats(self) -> Stats:
-        """How the queues stand, and the workers; costs O(lanes + workers)."""
-        return await (await self._engine()).stats()
-
-    def stats_sync(self) -> Stats:
-        """`stats`, from synchronous code."""
-        return run_inline(self._inline().stats())
-
-    async def diagnose(self) -> Diagnosis:
-        """Whether all is as it should be, and what to do if it is not; changes nothing."""
-        return await (await self._engine()).diagnose()
-
-    def diagnose_sync(self) -> Diagnosis:
-        """`diagnose`, from synchronous code."""
-        return run_inline(self._inline().diagnose())

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from fairlead.app.admin import Operated
 from fairlead.app.connect import completed, connect
 from fairlead.app.connection import Connection, Link
 from fairlead.app.cron import CronDecorator, ScheduleOptions, schedule_of
 from fairlead.app.handle import TaskHandle
 from fairlead.app.parents import parents_of, parents_of_sync
+from fairlead.app.parts import Operated
 from fairlead.app.task_type import CoroutineTask, FunctionTask, Options, TaskDefinition
 from fairlead.core.circuit import CircuitSettings, check_circuit
 from fairlead.core.errors import InvalidSchedule, InvalidSettings, StoreRefused
@@ -159,7 +159,7 @@ class Fairlead(Operated):
         # What was refused leaves no trace.
         self.handlers.add(handler)
         if circuit is not None:
-            self.circuits.declared[handler.type] = circuit
+            self._declared_circuits[handler.type] = circuit
         return definition
 
     def cron(
@@ -182,11 +182,11 @@ class Fairlead(Operated):
             # What no worker of this app could store is refused here, and not when the first of them starts.
             check_parameters(submission.parameters, self.settings.payload_limit)
             schedule = schedule_of(definition.handler.type if name is None else name, cron, submission, options)
-            if schedule.name in self.schedules.declared:
+            if schedule.name in self._declared_schedules:
                 raise InvalidSchedule(
                     "name", f"the schedule {schedule.name!r} is declared twice; give one of them a name of its own"
                 )
-            self.schedules.declared[schedule.name] = schedule
+            self._declared_schedules[schedule.name] = schedule
             return definition
 
         return declare
@@ -231,8 +231,8 @@ class Fairlead(Operated):
         else:
             identity = worker_id()
             engine = await self._connection.engine()
-            await engine.schedules.declare(self.schedules.declared.values())
-            await engine.circuits.declare(self.circuits.declared)
+            await engine.schedules.declare(self._declared_schedules.values())
+            await engine.circuits.declare(self._declared_circuits)
             source = EngineSource(engine, identity, list(queues), frozenset(capabilities), self.handlers.types)
             keeper = self._connection.keeper(process=keeper_process)
         log.info("this is worker %s", identity)
@@ -307,7 +307,7 @@ class Fairlead(Operated):
         """
         from fairlead.app.testing import Rehearsal
 
-        return Rehearsal(self.handlers, self.settings, self._swap, self.schedules.declared, patience)
+        return Rehearsal(self.handlers, self.settings, self._swap, self._declared_schedules, patience)
 
     @property
     def journal(self) -> str | None:
@@ -349,13 +349,13 @@ class Fairlead(Operated):
         """Put the declared schedules and circuits, if the key may: one for workers only need not."""
         engine = await connection.engine()
         try:
-            await engine.schedules.declare(self.schedules.declared.values())
+            await engine.schedules.declare(self._declared_schedules.values())
         except StoreRefused as error:
-            log.warning("the schedules %s are not stored: %s", ", ".join(self.schedules.declared), error)
+            log.warning("the schedules %s are not stored: %s", ", ".join(self._declared_schedules), error)
         try:
-            await engine.circuits.declare(self.circuits.declared)
+            await engine.circuits.declare(self._declared_circuits)
         except StoreRefused as error:
-            log.warning("the circuits of %s are not stored: %s", ", ".join(self.circuits.declared), error)
+            log.warning("the circuits of %s are not stored: %s", ", ".join(self._declared_circuits), error)
 
 
 def _check_app(store: object, journal: object, settings: object, observers: object, api_key: object) -> None:

@@ -6,17 +6,19 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from fairlead.admin.facade import Facade, Patient
 from fairlead.app.connection import Link
 from fairlead.core.errors import TaskFailed
-from fairlead.core.explain.explanation import Explanation
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import seconds
 from fairlead.core.task import Failure, State, Task
 from fairlead.core.validation import Duration, span_of
 from fairlead.engine.runtime.inline import run_inline
+
+if TYPE_CHECKING:
+    from fairlead.core.explain.explanation import Explanation
 
 R = TypeVar("R")
 

@@ -6,19 +6,18 @@ code, beside what it passes to the engine as it is.
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
 from fairlead.admin.facade import Facade, OperationFacade, gather
-from fairlead.app.connection import Link
 from fairlead.app.cron import ScheduleOptions, schedule_of, submission_of
 from fairlead.app.handle import TaskHandle
+from fairlead.app.part import EngineRequests, Sleep
 from fairlead.app.task_type import Call
 from fairlead.core.dead_letters import Groups, dead_letters_of
 from fairlead.core.errors import InvalidTask
@@ -31,7 +30,6 @@ from fairlead.core.queues.queue import PurgeCount
 from fairlead.core.schedules.schedule import ScheduleEntry
 from fairlead.core.task import Priority, Task
 from fairlead.core.validation import Duration, check_count, check_text, instant_of, member_of, span_of
-from fairlead.engine.runtime.inline import sleep_inline
 from fairlead.engine.search import Found
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,52 +37,6 @@ _GLANCE: Final = 0.1
 """How long to wait before looking again at what others do, in seconds."""
 _MOST_LISTED: Final = 1_000_000
 """How many tasks one call lists at most; there are further pages."""
-
-Sleep: TypeAlias = Callable[[float], Awaitable[object]]
-"""Waits for so many seconds, as `asyncio.sleep` does."""
-
-
-class EngineRequests:
-    """What is asked of one engine."""
-
-    def __init__(self, engine: Facade, link: Link, sleep: Sleep) -> None:
-        self._engine = engine
-        self._link = link
-        self._sleep = sleep
-
-
-R = TypeVar("R", bound=EngineRequests)
-D = TypeVar("D")
-
-
-class Part:
-    """A part of an app, and its way to the engine: that of the running event loop, or the one for synchronous code."""
-
-    def __init__(self, connect: Callable[[], Link]) -> None:
-        self._connect = connect
-
-    async def _engine(self) -> Facade:
-        return await self._connect().engine()
-
-    def _inline(self) -> Facade:
-        return self._connect().inline()
-
-    async def _requests(self, kind: type[R]) -> R:
-        link = self._connect()
-        return kind(await link.engine(), link, asyncio.sleep)
-
-    def _requests_inline(self, kind: type[R]) -> R:
-        link = self._connect()
-        return kind(link.inline(), link, sleep_inline)
-
-
-class DeclaringPart(Part, Generic[D]):
-    """A part of an app for what programs declare beside what people set."""
-
-    def __init__(self, connect: Callable[[], Link]) -> None:
-        super().__init__(connect)
-        self.declared: dict[str, D] = {}
-        """What the app declares, by name."""
 
 
 class TaskRequests(EngineRequests):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from fairlead.core.explain.explanation import Cause, CauseCode
+if TYPE_CHECKING:
+    from fairlead.core.explain.explanation import Cause
 
 log = logging.getLogger("fairlead.submit")
 
@@ -19,6 +20,11 @@ def heed(task_type: str, doubts: Sequence[Cause]) -> None:
 
     That no worker runs at all is what every start-up begins with, and said in a low voice.
     """
+    if not doubts:
+        return
+    # A worker has no use for it, and never comes here.
+    from fairlead.core.explain.explanation import CauseCode
+
     for cause in doubts:
         if (task_type, cause.code) in _told or len(_told) >= _MOST_TOLD:
             continue

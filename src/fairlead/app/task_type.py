@@ -25,8 +25,8 @@ from fairlead.core.submission import Submission, check
 from fairlead.core.task import OnFailure, Priority
 from fairlead.core.validation import Duration, instant_of, member_of, several_of, shown, span_of, text_of
 from fairlead.engine.engine import Submitted
-from fairlead.engine.explain.eligibility import FRESH
 from fairlead.engine.runtime.inline import run_inline
+from fairlead.engine.submit import FRESH
 from fairlead.worker.handlers import Handler
 
 P = ParamSpec("P")

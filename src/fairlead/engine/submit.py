@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from fairlead.core.errors import FairleadError, InvalidTask, QueueFull, StoreUnavailable
 from fairlead.core.identity import TaskId
+from fairlead.core.instant import SECOND, Span
 from fairlead.core.submission import Submission, check_batch_after
 from fairlead.core.task import Task
 from fairlead.engine import dependencies
@@ -22,6 +23,9 @@ from fairlead.storage.values import Added, Apart, KeyHeld, KeyUnknown, Known, Mi
 
 if TYPE_CHECKING:
     from fairlead.core.explain.explanation import Cause
+
+FRESH: Final[Span] = 5 * SECOND
+"""For how long it is believed which workers there are, to say whether anybody could run what is submitted."""
 
 
 class Submitted(Struct, frozen=True, gc=False):

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fairlead.admin.operations import BELL, KIND
 from fairlead.core import operation as operations
 from fairlead.core.errors import QueryError, StoreError, WrongState
 from fairlead.core.instant import MINUTE, SECOND, Span
@@ -28,10 +29,6 @@ from fairlead.engine.records import Form, Unread, decoder
 from fairlead.engine.search import Plan, Searcher, plan
 from fairlead.storage.values import Filter, Verdict
 
-KIND: Final = "operation"
-"""The kind of record that an operation is."""
-BELL: Final = "operations_changed"
-"""The kind, and the name, of the record whose version says whether anybody began or changed an operation."""
 _RESCAN: Final[Span] = MINUTE
 _TRIES: Final = 20
 """How often a task is tried that others keep changing."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from fairlead.admin.operations.runner import BELL, FORM, KIND, Operator, encode, plan_of, whole_query
+from fairlead.admin.operations import BELL, KIND
+from fairlead.admin.operations.runner import FORM, Operator, encode, plan_of, whole_query
 from fairlead.core import operation
 from fairlead.core.errors import OperationNotFound, OperationRefused, StoreUnavailable
 from fairlead.core.instant import Instant

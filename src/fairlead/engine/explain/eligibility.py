@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from fairlead.core.errors import StoreError
 from fairlead.core.explain.explanation import Cause, CauseCode
 from fairlead.core.identity import WorkerId
-from fairlead.core.instant import SECOND, Span
+from fairlead.core.instant import Span
 from fairlead.core.task import Lane, Task
 from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.submit import FRESH
 from fairlead.engine.worker_records import Presence, WorkerPresence, WorkerState
 
 _SHOWN: Final = 10
@@ -136,10 +137,6 @@ def _count(workers: Sequence[WorkerPresence]) -> str:
 def _listed(names: Sequence[str], lead: str) -> str:
     """The first of some names, if there are any to be said."""
     return f"{lead}{', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}" if names else ""
-
-
-FRESH: Final[Span] = 5 * SECOND
-"""How long what was read of the workers is used without another look."""
 
 
 class Lookout:

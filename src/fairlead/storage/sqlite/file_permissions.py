@@ -9,7 +9,6 @@ import contextlib
 import errno
 import itertools
 import os
-import shlex
 import stat
 import threading
 from collections.abc import Iterator
@@ -72,7 +71,7 @@ def privacy(path: Path) -> Finding:
             level=Level.RED,
             value=f"{stat.filemode(folder)}: every user of this host may put other files in the place of those in "
             f"{path.parent}",
-            remedy=f"take that right away: chmod o-w {shlex.quote(str(path.parent))}",
+            remedy=f"take that right away: chmod o-w {_quoted(path.parent)}",
         )
     modes = list(_modes(path)) if os.name == "posix" else []
     everybody = [part for part, mode in modes if mode & stat.S_IRWXO]
@@ -121,4 +120,12 @@ def _named(parts: list[Path]) -> str:
 
 
 def _command(change: str, path: Path) -> str:
-    return f"chmod -R {change} {shlex.quote(str(path))}*"
+    return f"chmod -R {change} {_quoted(path)}*"
+
+
+def _quoted(path: Path) -> str:
+    """A path as a shell reads it."""
+    # Hardly ever needed.
+    import shlex
+
+    return shlex.quote(str(path))

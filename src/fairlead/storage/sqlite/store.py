@@ -20,7 +20,7 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
 from fairlead.storage.deadline import Budget, timed_store
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Location, Quarantine, Removal
-from fairlead.storage.sqlite import arrivals, concurrency_keys, health, read, write, write_errors
+from fairlead.storage.sqlite import arrivals, concurrency_keys, read, write, write_errors
 from fairlead.storage.sqlite import feed as feeding
 from fairlead.storage.sqlite.database import PATIENCE, connect, writer_of
 from fairlead.storage.sqlite.doorbell import Doorbell
@@ -159,6 +159,9 @@ class SqliteStore:
         return None
 
     async def examine(self) -> Examination:
+        # For the doctor alone, as below.
+        from fairlead.storage.sqlite import health
+
         facts = await self._reader.run(health.facts_of)
         found = health.examined(facts, self._path, writes=self._writes)
         return replace(found, findings=(*found.findings, await self._soundness()))
@@ -171,6 +174,8 @@ class SqliteStore:
         return privacy(self._path)
 
     async def _soundness(self) -> Finding:
+        from fairlead.storage.sqlite import health
+
         if not self._writes:
             return await self._reader.run(partial(health.soundness, path=self._path))
         return health.sound(self._path) if self._blocking else await asyncio.to_thread(health.sound, self._path)
