@@ -10,6 +10,8 @@ from fairlead.worker.json_form import check_syntax, children, odd_number
 
 _MOST_DEEP: Final = 60
 """Nested deeper, a result could not be told to a server, whose bodies are 64 deep at the most."""
+_PLAIN: Final = frozenset((int, str, bool))
+"""What holds nothing else, and is never something raw or a number that JSON does not have."""
 _DEEPEST: Final = 50
 """So many steps of a path are told."""
 
@@ -26,6 +28,8 @@ def encode_result(handler: Handler, result: object) -> bytes:
     """
     try:
         encoded = handler.signature.encode_result(result)
+        if type(result) in _PLAIN:
+            return encoded
         check_syntax(encoded)
         odd = odd_number(result, encoded)
     except MemoryError:
