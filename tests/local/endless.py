@@ -39,19 +39,19 @@ def run(tasks: int) -> None:
             number += 1
         for _ in range(500):
             clock.advance(MILLISECOND)
-            task = queue.get_next_task("worker")
+            task = queue.queue.dequeue("worker")
             if task is None:
                 break
-            kind = task["payload"]["n"] % 10
-            fails = kind == 1 or (kind == 2 and task["attempts"] == 1)
+            kind = task.payload["n"] % 10
+            fails = kind == 1 or (kind == 2 and task.attempts == 1)
             if kind == 1:
-                queue.cancel_task(task["task_id"])
-            queue.complete_task(task["task_id"], not fails, error="as planned", lease=task["lease"])
+                queue.queue.request_cancel(task.task_id)
+            queue.complete_task(task.task_id, not fails, error="as planned", lease=task.lease)
             done += not (kind == 2 and fails)
         if done >= next_report:
             next_report += report_every
             statistics = queue.get_statistics()
-            print(done, resident_kib(), statistics["total"], statistics["heap_size"], flush=True)
+            print(done, resident_kib(), statistics["total_tasks"], statistics["heap_size"], flush=True)
 
 
 if __name__ == "__main__":

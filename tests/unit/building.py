@@ -115,7 +115,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Failed, failure=failures, retriable=st.booleans(), after=st.none() | spans),
     st.just(TimedOut()),
     st.builds(Crashed, failures),
-    st.builds(HandedBack, spans),
+    st.builds(HandedBack, spans, st.booleans()),
     st.just(CancelConfirmed()),
     st.just(AlarmRang()),
     st.just(CancelAsked()),

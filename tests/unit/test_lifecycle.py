@@ -434,6 +434,20 @@ class TestHandBack:
         assert status.state is State.SCHEDULED
         assert status.ready_at == status.alarm == LATER + MINUTE
 
+    def test_a_task_handed_back_with_all_its_retries_is_as_if_it_had_never_failed(self) -> None:
+        task = executing(ready_at=NOW - HOUR, retries=2, crashes=1, failure=BOOM, timeout=HOUR)
+        status = after(task, HandedBack(reset_retries=True))
+
+        assert (status.state, status.ready_at) == (State.QUEUED, NOW - HOUR)
+        assert (status.retries, status.failure, status.timeout) == (0, None, task.spec.timeout)
+        assert (status.crashes, status.attempts) == (1, 1)
+        assert [entry.reason for entry in status.history] == [Reason.HANDED_BACK]
+
+    def test_but_not_if_it_was_to_be_cancelled(self) -> None:
+        status = after(executing(retries=2, failure=BOOM, cancel_asked=True), HandedBack(reset_retries=True))
+
+        assert (status.state, status.retries, status.failure) == (State.CANCELLED, 2, BOOM)
+
     def test_a_claim_that_is_undone_leaves_the_task_as_it_was(self) -> None:
         task = executing(ready_at=NOW - HOUR, attempts=3, retries=1, crashes=2, failure=BOOM)
         status = after(task, Returned())
@@ -614,6 +628,7 @@ class TestSettlement:
         Crashed(Failure(type="Killed")),
         HandedBack(),
         HandedBack(SECOND),
+        HandedBack(reset_retries=True),
         CancelConfirmed(),
     )
 

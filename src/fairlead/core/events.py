@@ -51,6 +51,9 @@ class HandedBack(Struct, frozen=True, tag=True):
 
     name: ClassVar[str] = "hand back"
     after: Span = 0
+    reset_retries: bool = False
+    """Whether its retries and its last error are forgotten. Only who operates the queue may decide so: no worker can
+    say it over HTTP, or a task would never use up its retries."""
 
 
 class Returned(Struct, frozen=True, tag=True):

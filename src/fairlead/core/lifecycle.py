@@ -82,8 +82,9 @@ def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float 
             return _timed_out(task, settled, now, rules, luck)
         case Crashed(failure):
             return _crashed(task, settled, now, rules, luck, Reason.CRASHED, failure)
-        case HandedBack(after):
-            return _handed_back(task, settled, now, rules, after)
+        case HandedBack(after, reset_retries):
+            again = _handed_back(task, settled, now, rules, after)
+            return _with_all_retries(task, again) if reset_retries and again.state.waiting else again
         case Returned():
             return returned(task)
         case CancelConfirmed():
@@ -127,8 +128,8 @@ def _said(outcome: Failed | TimedOut | Crashed | HandedBack | CancelConfirmed) -
             return _bytes(f"{failure.type}:{failure.message}:{retriable}:{after}")
         case Crashed(failure):
             return _bytes(f"{failure.type}:{failure.message}")
-        case HandedBack(after):
-            return b"%d" % after
+        case HandedBack(after, reset_retries):
+            return b"%d reset" % after if reset_retries else b"%d" % after
         case TimedOut() | CancelConfirmed():
             return b""
         case _:
@@ -201,6 +202,11 @@ def _handed_back(
     # A task that is handed back was not served, so it keeps the wait it had: a deploy must not send it to the end.
     ready_at = task.status.ready_at if after == 0 else now
     return waiting_again(task, settled, now, Reason.HANDED_BACK, ready_at, after, cause)
+
+
+def _with_all_retries(task: Task, status: Status) -> Status:
+    """A task that waits again as if none of its attempts had failed."""
+    return replace(status, retries=0, timeout=task.spec.timeout, failure=None)
 
 
 def _cancel_asked(task: Task, settled: str | None, now: Instant, rules: Rules) -> Status:

@@ -1,28 +1,23 @@
-"""What goes in and what comes out of the local queue: plain dicts, and the core's values they stand for."""
+"""What goes in and what comes out of the local queue: plain dicts, and the values they stand for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final, NotRequired, TypedDict
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.instant import seconds
 from fairlead.core.retry import Backoff
-from fairlead.core.task import Failure, State, Task
+from fairlead.core.task import Failure
 from fairlead.core.validation import shown, span_of
+from fairlead.local.task import Task
 
-STATUS: Final = {
-    State.SCHEDULED: "pending",
-    State.QUEUED: "pending",
-    State.EXECUTING: "in_progress",
-    State.COMPLETED: "completed",
-    State.FAILED: "failed",
-    State.DEAD_LETTER: "failed",
-    State.CANCELLED: "cancelled",
-}
+AT_ONCE: Final = Backoff(initial=0, jitter=0.0)
+"""What failed is pending again without a wait."""
 
-_POLICY_FIELDS: Final = ("initial_seconds", "factor", "max_seconds", "jitter")
-_POLICY: Final = f"write a Backoff, or a dict with any of {', '.join(_POLICY_FIELDS)}"
+_BACKOFF_FIELDS: Final = ("initial_seconds", "factor", "max_seconds", "jitter")
+_BACKOFF: Final = f"write a Backoff, or a dict with any of {', '.join(_BACKOFF_FIELDS)}"
 
 
 class SubmitAnswer(TypedDict):
@@ -31,101 +26,175 @@ class SubmitAnswer(TypedDict):
     status: str
     """`pending`, or `rejected` when the queue is full."""
     task_id: NotRequired[str]
+    priority: NotRequired[str]
     error: NotRequired[str]
 
 
-class TaskView(TypedDict):
-    """A task as it stands. Moments are seconds since 1970."""
+class NextTask(TypedDict):
+    """A task as its worker gets it."""
+
+    task_id: str
+    payload: Any
+    priority: str
+    retry_count: int
+    max_retries: int
+    retry_policy: dict[Any, Any] | None
+
+
+class CompleteAnswer(TypedDict, total=False):
+    """The answer to who says how an attempt ended: how it did, or why that was not heard."""
 
     task_id: str
     status: str
-    payload: Any
+    """How the attempt ended: `completed` or `failed`."""
+    retried: bool
+    """Whether the task is pending again."""
+    error: str
+
+
+class TaskReport(TypedDict):
+    """A task as it stands. Moments are texts in ISO 8601, UTC."""
+
+    task_id: str
+    status: str
     priority: str
-    attempts: int
-    retries: int
+    created_at: str | None
+    started_at: str | None
+    completed_at: str | None
+    error_message: str | None
+    retry_count: int
     max_retries: int
-    created_at: float
-    ready_at: float
-    """When its wait began; in the future while a retry waits for its backoff."""
-    started_at: float | None
-    ended_at: float | None
     worker_id: str | None
-    lease: str | None
-    """What the holder shows to `complete_task`; new each time the task is taken."""
-    cancel_requested: bool
-    error: str | None
+    age_seconds: float
+    time_in_progress: float | None
+
+
+class CancelAnswer(TypedDict):
+    """The answer to a cancel."""
+
+    task_id: str
+    cancelled: bool
+    message: str
+
+
+class RequeueAnswer(TypedDict):
+    """The answer to a requeue."""
+
+    task_id: str
+    requeued: bool
+    reset_retries: bool
+    message: str
+
+
+class StuckAnswer(TypedDict):
+    """What became of the tasks that were stuck."""
+
+    stuck_tasks_found: int
+    tasks_requeued: int
+    task_ids: list[str]
+    """Those that were requeued."""
 
 
 class Statistics(TypedDict):
     """How the queue stands."""
 
-    total: int
-    by_status: dict[str, int]
+    total_tasks: int
+    pending: int
+    in_progress: int
+    completed: int
+    failed: int
+    cancelled: int
     pending_by_priority: dict[str, int]
-    max_queue_size: int
     heap_size: int
-    """Entries in the index of ready tasks, stale ones included."""
+    """Entries in the index of pending tasks, stale ones included."""
     heap_efficiency: float
-    """The share of them that is live; below one half the index is compacted."""
-    last_cleanup: float | None
+    """The share of them that is valid."""
+    last_cleanup: str | None
+    last_heap_rebuild: str | None
 
 
 class MaintenanceReport(TypedDict):
-    """What one round of upkeep did."""
+    """What one round of maintenance did."""
 
-    removed: int
+    tasks_removed: int
     """Ended tasks whose retention was over."""
-    made_ready: int
-    """Retries that had come due."""
-    remaining: int
+    heap_entries_removed: int
+    """Stale entries of the index of pending tasks."""
+    tasks_remaining: int
+    heap_size: int
 
 
-def view_of(task: Task, payload: object) -> TaskView:
-    """A task as callers see it."""
-    spec, status = task.spec, task.status
+def next_task(task: Task) -> NextTask:
+    """A task as its worker gets it."""
     return {
-        "task_id": spec.id,
-        "status": STATUS[status.state],
-        "payload": payload,
-        "priority": status.priority.word,
-        "attempts": status.attempts,
-        "retries": status.retries,
-        "max_retries": spec.max_retries,
-        "created_at": seconds(spec.created_at),
-        "ready_at": seconds(status.ready_at),
-        "started_at": None if status.started_at is None else seconds(status.started_at),
-        "ended_at": None if status.ended_at is None else seconds(status.ended_at),
-        "worker_id": None if status.lease is None else status.lease.worker,
-        "lease": None if status.lease is None else status.lease.token,
-        "cancel_requested": status.cancel_asked,
-        "error": None if status.failure is None else status.failure.message,
+        "task_id": task.task_id,
+        "payload": task.payload,
+        "priority": task.priority.name,
+        "retry_count": task.retry_count,
+        "max_retries": task.max_retries,
+        "retry_policy": task.retry_policy,
     }
 
 
-def backoff_of(policy: Backoff | Mapping[str, float] | None) -> Backoff | None:
-    """The backoff that a retry policy describes; None for the default."""
-    if policy is None or isinstance(policy, Backoff):
-        return policy
-    if not isinstance(policy, Mapping):
-        raise InvalidTask("retry_policy", f"retry_policy {shown(policy)} is not a dict; {_POLICY}")
-    for field in policy:
-        if field not in _POLICY_FIELDS:
-            raise InvalidTask("retry_policy", f"retry_policy field {shown(field)} is unknown; {_POLICY}")
+def report_of(task: Task) -> TaskReport:
+    """A task as who asks for it sees it."""
+    return {
+        "task_id": task.task_id,
+        "status": task.status.value,
+        "priority": task.priority.name,
+        "created_at": iso(task.created_at),
+        "started_at": iso(task.started_at),
+        "completed_at": iso(task.completed_at),
+        "error_message": task.error_message,
+        "retry_count": task.retry_count,
+        "max_retries": task.max_retries,
+        "worker_id": task.worker_id,
+        "age_seconds": task.age_seconds,
+        "time_in_progress": task.time_in_progress,
+    }
+
+
+def iso(moment: datetime | None) -> str | None:
+    """A moment as text, always to the microsecond, so that texts sort like moments."""
+    return None if moment is None else moment.isoformat(timespec="microseconds")
+
+
+def backoff_of(said: Backoff | Mapping[str, float] | None) -> Backoff:
+    """How long a failed task waits: not at all, unless somebody says so."""
+    if said is None:
+        return AT_ONCE
+    if isinstance(said, Backoff):
+        return said
+    if not isinstance(said, Mapping):
+        raise InvalidTask("backoff", f"backoff {shown(said)} is not a dict; {_BACKOFF}")
+    for field in said:
+        if field not in _BACKOFF_FIELDS:
+            raise InvalidTask("backoff", f"backoff field {shown(field)} is unknown; {_BACKOFF}")
     default = Backoff()
     return Backoff(
-        initial=span_of("initial_seconds", policy.get("initial_seconds", seconds(default.initial))),
-        factor=policy.get("factor", default.factor),
-        ceiling=span_of("max_seconds", policy.get("max_seconds", seconds(default.ceiling))),
-        jitter=policy.get("jitter", default.jitter),
+        initial=span_of("initial_seconds", said.get("initial_seconds", seconds(default.initial))),
+        factor=said.get("factor", default.factor),
+        ceiling=span_of("max_seconds", said.get("max_seconds", seconds(default.ceiling))),
+        jitter=said.get("jitter", default.jitter),
     )
 
 
-def failure_of(error: str | BaseException | None) -> Failure:
-    """What went wrong, as the core keeps it."""
+def policy_of(said: object) -> dict[Any, Any] | None:
+    """What a worker is to know of retries; it is not looked into."""
+    if said is None or isinstance(said, dict):
+        return said
+    remedy = "write backoff= for a wait that the queue sees to" if isinstance(said, Backoff) else "write a dict or None"
+    raise InvalidTask("retry_policy", f"retry_policy {shown(said)} is not a dict; {remedy}")
+
+
+def failure_of(error: object) -> Failure:
+    """What went wrong, as the core keeps it; its message is empty when nothing was said."""
     kind = type(error).__name__ if isinstance(error, BaseException) else "Error"
     # A message may hold what no encoding can: the bytes of a file name, for one.
     try:
-        message = "no reason was given" if error is None or error == "" else str(error)
+        message = "" if error is None else str(error)
     except Exception as raised:
         message = f"its str() raised {type(raised).__name__}"
+    if not message and isinstance(error, BaseException):
+        message = kind
     return Failure(type=kind, message=message.encode("utf-8", "backslashreplace").decode())

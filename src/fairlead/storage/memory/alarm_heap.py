@@ -10,19 +10,26 @@ from typing import Final
 from fairlead.core.instant import Instant
 from fairlead.storage.lane_merge import Head
 
-_FEW: Final = 64
+_ENOUGH: Final = 100
+"""From how many entries on an index is worth compacting."""
 
 
 def wants_compacting(entries: int, live: int) -> bool:
     """Whether fewer than half of an index's entries are live, and there are enough of them to matter."""
-    return entries > _FEW and live * 2 < entries
+    return entries >= _ENOUGH and live * 2 < entries
+
+
+def _nobody_asks() -> None:
+    """Nothing needs to know when an index was compacted."""
 
 
 class Heap:
     """(moment, id) entries, least first, some of them stale."""
 
-    def __init__(self, is_live: Callable[[Head], bool]) -> None:
+    def __init__(self, is_live: Callable[[Head], bool], compacted: Callable[[], None] = _nobody_asks) -> None:
+        """`compacted` is called whenever the index was."""
         self._is_live = is_live
+        self._compacted = compacted
         self._entries: list[Head] = []
         self.live = 0
         """How many entries are live; kept by the owner."""
@@ -38,7 +45,7 @@ class Heap:
         """Take note that one entry no longer holds, and compact when most do not."""
         self.live -= 1
         if wants_compacting(len(self._entries), self.live):
-            self._compact()
+            self.compact()
 
     def peek(self) -> Head | None:
         while self._entries:
@@ -76,13 +83,15 @@ class Heap:
         """How many live entries are from one place on and before another, for each such pair."""
         self.peek()
         if len(self._entries) != self.live:
-            self._compact()
+            self.compact()
         # What is sorted is a heap, too. It stays nearly so, and then sorting is quick.
         self._entries.sort()
         places = [(bisect_left(self._entries, start), bisect_left(self._entries, end)) for start, end in stretches]
         return [max(0, last - first) for first, last in places]
 
-    def _compact(self) -> None:
+    def compact(self) -> None:
+        """Remove the entries that are stale."""
         # An entry that was stale and holds again is there twice.
         self._entries = list({entry for entry in self._entries if self._is_live(entry)})
         heapq.heapify(self._entries)
+        self._compacted()

@@ -23,8 +23,8 @@ from fairlead.storage.values import Claim, LaneTally, Tally
 class ReadyLane:
     """One lane: its ready tasks, and how many of its tasks are in each state."""
 
-    def __init__(self, is_live: Callable[[Head], bool]) -> None:
-        self.ready = Heap(is_live)
+    def __init__(self, is_live: Callable[[Head], bool], compacted: Callable[[], None]) -> None:
+        self.ready = Heap(is_live, compacted)
         self.counts: Counter[State] = Counter()
 
 
@@ -33,13 +33,17 @@ class IndexSize(Struct, frozen=True):
 
     entries: int
     live: int
+    compacted_at: Instant | None = None
+    """When one of them was last compacted."""
 
 
 class Lanes:
     """The lanes of one memory store that have tasks. The owner holds the lock, and the tasks as they stand."""
 
-    def __init__(self, tasks: Mapping[TaskId, Task]) -> None:
+    def __init__(self, tasks: Mapping[TaskId, Task], clock: Callable[[], Instant]) -> None:
         self._tasks = tasks
+        self._time = clock
+        self._compacted_at: Instant | None = None
         self.queues: dict[str, dict[Lane, ReadyLane]] = {}
         self.waiting: Counter[str] = Counter()
         """How many tasks wait in each queue."""
@@ -53,7 +57,7 @@ class Lanes:
         lines = self.queues.setdefault(lane.queue, {})
         line = lines.get(lane)
         if line is None:
-            line = lines[lane] = ReadyLane(lambda head: self.is_ready(lane, head))
+            line = lines[lane] = ReadyLane(lambda head: self.is_ready(lane, head), self._note_compacted)
         line.counts[status.state] += 1
         if status.state is QUEUED:
             line.ready.push((status.ready_at, task_id))
@@ -138,8 +142,23 @@ class Lanes:
 
     def index_size(self) -> IndexSize:
         """How large the indexes of waiting tasks are."""
-        heaps = [line.ready for lines in self.queues.values() for line in lines.values()]
-        return IndexSize(sum(map(len, heaps)), sum(heap.live for heap in heaps))
+        heaps = self._indexes()
+        return IndexSize(sum(map(len, heaps)), sum(heap.live for heap in heaps), self._compacted_at)
+
+    def compact(self) -> int:
+        """Compact the indexes of waiting tasks, however few of their entries are stale; how many those were."""
+        heaps = self._indexes()
+        before = sum(map(len, heaps))
+        for heap in heaps:
+            heap.compact()
+        self._note_compacted()
+        return before - sum(map(len, heaps))
+
+    def _indexes(self) -> list[Heap]:
+        return [line.ready for lines in self.queues.values() for line in lines.values()]
+
+    def _note_compacted(self) -> None:
+        self._compacted_at = self._time()
 
     def _alarm_is_live(self, head: Head) -> bool:
         task = self._tasks.get(head[1])

@@ -72,7 +72,7 @@ class MemoryStore:
         self._keys: dict[tuple[str, str], TaskId] = {}
         self._dependents: dict[TaskId, list[TaskId]] = {}
         """Those who wait for a task that has not ended."""
-        self._lanes = Lanes(self._tasks)
+        self._lanes = Lanes(self._tasks, clock)
         self._keyed = Keyed(self._lanes.is_ready, lambda task_id: self._tasks[task_id].spec.concurrency_key or "")
         self._limiter = Limiter(self._lanes, self._keyed)
         self._records = Records()
@@ -205,6 +205,11 @@ class MemoryStore:
         """How large the indexes of waiting tasks are."""
         with self._lock:
             return self._lanes.index_size()
+
+    def compact(self) -> int:
+        """Remove the stale entries of the indexes of waiting tasks; how many there were."""
+        with self._lock:
+            return self._lanes.compact()
 
     def _add_all(
         self,
