@@ -364,6 +364,21 @@ class TestTaking:
         assert manager.get_next_task("worker-2") is None
         assert manager.complete_task(task_id)["status"] == "completed"
 
+    def test_nor_is_it_when_the_clock_is_set_forward_by_years(
+        self, manager: TaskQueueManager, clock: ManualClock
+    ) -> None:
+        running = [submitted(manager) for _ in range(3)]
+        for _ in running:
+            taken(manager)
+        ended = submitted(manager)
+        manager.cancel_task(ended)
+        clock.jump(50 * 365 * 24 * HOUR)
+
+        assert manager.force_maintenance()["tasks_removed"] == 1
+        assert [status(manager, task_id) for task_id in running] == ["in_progress"] * 3
+        assert manager.get_next_task() is None
+        assert [manager.complete_task(task_id)["status"] for task_id in running] == ["completed"] * 3
+
 
 class TestCompleting:
     def test_success_completes_the_task(self, manager: TaskQueueManager, clock: ManualClock) -> None:

@@ -13,7 +13,7 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import FairleadError, InvalidTask, QueueFull
 from fairlead.core.events import Completed, Failed, HandedBack, Outcome
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.instant import LATEST, LONGEST, Instant, Span, seconds
+from fairlead.core.instant import AT_ONCE, LATEST, LONGEST, Instant, Span, seconds
 from fairlead.core.retry import MOST_RETRIES, Backoff
 from fairlead.core.settings import Retention, Rules, Settings
 from fairlead.core.submission import DEFAULT_QUEUE, Submission
@@ -35,7 +35,7 @@ from fairlead.engine.runtime.clock import Clock, SystemClock
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.local.errors import InvalidStateTransitionError, QueueFullError, TaskNotFoundError
 from fairlead.local.task import STATUS, HeapHealth, Task, TaskPriority, TaskStatus, moment_of, priority_of, status_of
-from fairlead.local.views import MaintenanceReport, Statistics, backoff_of, failure_of, iso, policy_of
+from fairlead.local.views import MaintenanceReport, Statistics, backoff_of, failure_of, policy_of, statistics_of
 from fairlead.storage.memory import MemoryStore
 
 _TYPE: Final = "local"
@@ -51,6 +51,10 @@ _REMEDIES: Final = {
     TaskStatus.FAILED: "only one that is in_progress can",
     TaskStatus.CANCELLED: "only a pending one can; request_cancel asks the holder of one that is in_progress",
 }
+
+
+async def _no_lease_has_ended() -> None:
+    """Not even when the clock is set forward by years, as one that begins at 1970 is."""
 
 
 class _Kept(Struct):
@@ -264,29 +268,7 @@ class PriorityTaskQueue:
         """How the queue stands; costs the same however many tasks there are."""
         with self._lock:
             self._clean_when_due()
-            tally = run_inline(self._store.tally())
-            health = self.heap_health
-            cleaned_at = self._cleaned_at
-        by_status: Counter[TaskStatus] = Counter()
-        pending = {priority.name: 0 for priority in reversed(TaskPriority)}
-        for lane in tally.lanes:
-            for state, count in lane.counts.items():
-                by_status[STATUS[state]] += count
-                if state.waiting:
-                    pending[lane.lane.priority.name] += count
-        return {
-            "total_tasks": by_status.total(),
-            "pending": by_status[TaskStatus.PENDING],
-            "in_progress": by_status[TaskStatus.IN_PROGRESS],
-            "completed": by_status[TaskStatus.COMPLETED],
-            "failed": by_status[TaskStatus.FAILED],
-            "cancelled": by_status[TaskStatus.CANCELLED],
-            "pending_by_priority": pending,
-            "heap_size": health.total_entries,
-            "heap_efficiency": health.efficiency,
-            "last_cleanup": iso(moment_of(cleaned_at)),
-            "last_heap_rebuild": iso(health.last_rebuild),
-        }
+            return statistics_of(run_inline(self._store.tally()), self.heap_health, moment_of(self._cleaned_at))
 
     @property
     def heap_health(self) -> HeapHealth:
@@ -384,8 +366,9 @@ class PriorityTaskQueue:
         return self._upkeep[Happening.REMOVED]
 
     def _answer_alarms(self) -> None:
-        while run_inline(self._engine.sweep()):
-            pass
+        after: tuple[Instant, TaskId] | None = None
+        while tasks := run_inline(self._engine.sweep(after=after, watched=_no_lease_has_ended)):
+            after = (tasks[-1].status.alarm or AT_ONCE, tasks[-1].id)
 
     def _note(self, occurrence: Occurrence) -> None:
         task = occurrence.task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NotRequired, TypedDict
@@ -11,7 +12,8 @@ from fairlead.core.instant import seconds
 from fairlead.core.retry import Backoff
 from fairlead.core.task import Failure
 from fairlead.core.validation import shown, span_of
-from fairlead.local.task import Task
+from fairlead.local.task import STATUS, HeapHealth, Task, TaskPriority, TaskStatus
+from fairlead.storage.values import Tally
 
 AT_ONCE: Final = Backoff(initial=0, jitter=0.0)
 """What failed is pending again without a wait."""
@@ -151,6 +153,30 @@ def report_of(task: Task) -> TaskReport:
         "worker_id": task.worker_id,
         "age_seconds": task.age_seconds,
         "time_in_progress": task.time_in_progress,
+    }
+
+
+def statistics_of(tally: Tally, health: HeapHealth, cleaned_at: datetime | None) -> Statistics:
+    """How a queue stands, from what its store counts."""
+    by_status: Counter[TaskStatus] = Counter()
+    pending = {priority.name: 0 for priority in reversed(TaskPriority)}
+    for lane in tally.lanes:
+        for state, count in lane.counts.items():
+            by_status[STATUS[state]] += count
+            if state.waiting:
+                pending[lane.lane.priority.name] += count
+    return {
+        "total_tasks": by_status.total(),
+        "pending": by_status[TaskStatus.PENDING],
+        "in_progress": by_status[TaskStatus.IN_PROGRESS],
+        "completed": by_status[TaskStatus.COMPLETED],
+        "failed": by_status[TaskStatus.FAILED],
+        "cancelled": by_status[TaskStatus.CANCELLED],
+        "pending_by_priority": pending,
+        "heap_size": health.total_entries,
+        "heap_efficiency": health.efficiency,
+        "last_cleanup": iso(cleaned_at),
+        "last_heap_rebuild": iso(health.last_rebuild),
     }
 
 
