@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
 from typing import Any, Final, TypeAlias, TypeVar
-from urllib.parse import urlsplit
 
 from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask
 from fairlead.core.instant import LATEST, LONGEST, LONGEST_DELAY, SECOND, Instant, Span
@@ -55,9 +54,14 @@ def check_login(name: str, url: str) -> None:
 
     What comes behind a `/`, `?`, `#` or a second `@` in it would pass for a host or an option, and be told as one.
     """
-    parts = urlsplit(url)
-    _, login, hosts = parts.netloc.rpartition("@")
-    strayed = "@" in parts.path or "#" in url or (login and "@" in parts.query)
+    # Not by urllib, which of newer Pythons takes several hosts with brackets for an error.
+    _, mark, rest = url.partition("://" if "://" in url else ":")
+    authority = rest if mark == "://" else ""
+    for end in "/?#":
+        authority = authority.partition(end)[0]
+    path, _, query = rest[len(authority) :].partition("?")
+    _, login, hosts = authority.rpartition("@")
+    strayed = "@" in path or "#" in url or (login and "@" in query)
     if strayed or (not login and not all(map(_has_port, hosts.split(",")))):
         raise InvalidSettings(
             f"{name} {masked(url)!r} cannot be read: its port is no number, or its password has a character that ends "

@@ -249,7 +249,7 @@ def test_a_url_names_a_target(url: str, expected: Target, authority: str | None)
         (f"https://{'a.' * 130}com/", "not a host name"),
         ("https://[::1/", "not valid"),
         ("https://[v1.x]/", "(brackets|not valid)"),
-        ("https://[2606:4700::1].example.com/", "brackets"),
+        ("https://[2606:4700::1].example.com/", "(brackets|not valid)"),
         ("https://[2606:4700::1]example.com:443/", "(brackets|not valid)"),
         ("https://example.com\\@evil.example/", "backslash"),
         ("https://example.com/a b", "space"),

@@ -109,14 +109,23 @@ class _Stream(asyncio.Protocol):
             exchange.answer = self._loop.create_future()
             # It may end after no one waits for it any more, and then asyncio would complain that no one looked.
             exchange.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+            calling_back = self._loop.create_task(self._call_back(exchange, release))
             try:
-                async with asyncio.timeout(self._patience):
-                    await release()
-                    await exchange.answer
+                # Not by asyncio.timeout: in a task that was cancelled before, Python 3.11.2 does not tell its own
+                # cancellation from that.
+                if not (await asyncio.wait([calling_back], timeout=self._patience))[0]:
+                    raise TimeoutError
+                calling_back.result()
             except (StoreError, TimeoutError) as error:
                 message = f"Redis at {self._host} does not say what became of a claim that was called back"
                 raise Broken(message, sent=True) from error
+            finally:
+                calling_back.cancel()
         raise Interrupted(exchange.replies)
+
+    async def _call_back(self, exchange: _Exchange, release: Release) -> None:
+        await release()
+        await exchange.answer
 
     def _check(self) -> None:
         """One timer for all that is under way: replies come in order, so the first is always the oldest."""
