@@ -23,6 +23,7 @@ from fairlead.server.app import build
 from fairlead.server.settings import ServerSettings
 from fairlead.server.state import Hub
 from fairlead.storage.open import open_store
+from fairlead.storage.url import with_option
 from tests.server.loop_time import slowest_callback
 
 pytestmark = pytest.mark.slow
@@ -210,7 +211,10 @@ async def answer_to(app: ASGIApp, case: Case) -> tuple[int, bytes]:
 
 @pytest.fixture
 async def engine(store_url: str) -> AsyncIterator[AdminEngine]:
-    engine = AdminEngine(await open_store(store_url))
+    # What the store takes for it is no matter here, and on a busy machine it takes its time.
+    shared = store_url.startswith(("redis", "postgresql"))
+    patient = with_option(store_url, "timeout", "60") if shared else store_url
+    engine = AdminEngine(await open_store(patient))
     yield engine
     await engine.close()
 
