@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Settings,
     )
     from fairlead.core.errors import (
+        AdmissionRefused,
         FairleadError,
         InvalidSettings,
         InvalidTask,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "core.errors": (
+        "AdmissionRefused",
         "FairleadError",
         "InvalidSettings",
         "InvalidTask",
@@ -117,6 +119,7 @@ __all__ = [
     "HOUR",
     "MINUTE",
     "SECOND",
+    "AdmissionRefused",
     "Backoff",
     "CircuitSettings",
     "Defaults",

@@ -21,6 +21,8 @@ from tests.server.serving import NOBODY, Service
 QUEUE = "/api/v1/queues/default"
 NOTHING: dict[str, Any] = {
     "bound": None,
+    "urgent_above": None,
+    "listed_above": None,
     "order": None,
     "priority": None,
     "timeout_seconds": None,

@@ -584,6 +584,10 @@ export interface QuarantinedWhole {
 export interface QueueChange {
   /** How many tasks may wait in it; 0 for no bound. */
   bound?: number | null;
+  /** How many tasks may wait in it before it takes only critical and high ones. */
+  urgent_above?: number | null;
+  /** How many tasks may wait in it before it takes only those of the allow list. */
+  listed_above?: number | null;
   /** How the next task is chosen. */
   order?: PromoteOrder | StrictOrder | HeadStartOrder | WeightedOrder | null;
   /** The priority of a task that names none. */
@@ -630,6 +634,10 @@ export interface QueueList {
 export interface QueueOwnSettings {
   /** How many tasks may wait in it; 0 for no bound. */
   bound: number | null;
+  /** How many tasks may wait in it before it takes only critical and high ones. */
+  urgent_above: number | null;
+  /** How many tasks may wait in it before it takes only those of the allow list. */
+  listed_above: number | null;
   /** How the next task is chosen. */
   order: PromoteOrder | StrictOrder | HeadStartOrder | WeightedOrder | null;
   /** The priority of a task that names none. */

@@ -21,6 +21,8 @@ from fairlead.app.config_keys import KEYS, Key, Keys
 from fairlead.core.errors import InvalidSettings, InvalidTask
 from fairlead.core.identity import check_name
 from fairlead.core.instant import span
+from fairlead.core.queues.admission import STANDARD, AdmissionSettings, Tiers
+from fairlead.core.queues.limits import Rate
 from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
 from fairlead.core.retry import Backoff
 from fairlead.core.settings import Defaults, PriorityDefaults, Retention, Rules, Settings
@@ -117,6 +119,20 @@ class Configuration(Keys, frozen=True, kw_only=True):
             sweep_interval=span(self.sweep_interval_seconds),
             dead_letter_alert=self.dead_letter_alert,
             dead_letter_alerts=tuple(map(_alert, self.dead_letter_alerts)),
+            admission_allow=tuple(_several(self.admission_allow or "")),
+        )
+
+    def admission_settings(self) -> AdmissionSettings:
+        """What a server holds submits to."""
+        standard = STANDARD if self.admission else AdmissionSettings()
+        urgent, listed, rates = self.admission_urgent_above, self.admission_listed_above, self.admission_rates
+        return AdmissionSettings(
+            tiers=Tiers(
+                standard.tiers.urgent_above if urgent is None else urgent,
+                standard.tiers.listed_above if listed is None else listed,
+            ),
+            rates=standard.rates if rates is None else tuple(Rate.parse(each) for each in _several(rates)),
+            in_flight=standard.in_flight if self.admission_in_flight is None else self.admission_in_flight,
         )
 
     def _order(self) -> Policy:
@@ -149,6 +165,10 @@ class Configuration(Keys, frozen=True, kw_only=True):
 
 def _priority(max_retries: int, timeout_seconds: float) -> PriorityDefaults:
     return PriorityDefaults(max_retries=max_retries, timeout=span(timeout_seconds))
+
+
+def _several(written: str) -> list[str]:
+    return [each.strip() for each in written.split(",") if each.strip()]
 
 
 def _alert(written: str) -> tuple[str, int]:

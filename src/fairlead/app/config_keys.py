@@ -92,6 +92,20 @@ class Keys(Struct, frozen=True, kw_only=True):
     ] = None
     rate_limit: Annotated[Rate, "Requests a second from one key, and from all keys of a tenant; 0 for no limit"] = 100.0
     rate_burst: Annotated[Count, "How many of these requests may come at once"] = 100
+    admission: Annotated[Switch, "Whether the four keys below that are none have the standard numbers instead"] = False
+    admission_urgent_above: Annotated[
+        Count | None, "Waiting tasks, over all queues, from which on a server takes only critical and high ones"
+    ] = None
+    admission_listed_above: Annotated[
+        Count | None, "Waiting tasks, over all queues, from which on a server takes only those on the allow list"
+    ] = None
+    admission_rates: Annotated[
+        Text | None, "Tasks that one key, and one tenant, may submit over all servers, such as 10/s, 100/m, 1000/h"
+    ] = None
+    admission_in_flight: Annotated[Count | None, "Submits that a server works on at once; it refuses more"] = None
+    admission_allow: Annotated[
+        Text | None, "Who may submit however many tasks wait, such as key:ops, tenant:acme, or none"
+    ] = None
     connection_limit: Annotated[Count, "Connections that a server keeps open, and files that it may open for them"] = (
         2_000
     )

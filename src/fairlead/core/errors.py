@@ -8,6 +8,7 @@
     │   └── BindingRefused      the queue holds tasks of others, so it cannot be bound to a tenant
     ├── QueryError              a query that cannot be read (also a ValueError)
     ├── QueueFull               the queue's bound is reached; try again later
+    ├── AdmissionRefused        too much waits, or was submitted by this caller; try again later
     ├── TaskNotFound            no task has this id (also a LookupError)
     ├── KeyNotFound             no API key has this id or name (also a LookupError)
     ├── WorkerNotFound          no worker has this id (also a LookupError)
@@ -132,6 +133,17 @@ class QueueFull(FairleadError):
         self.queue = queue
         self.depth = depth
         self.bound = bound
+
+
+class AdmissionRefused(FairleadError):
+    """The task is not taken now: too many wait, or this caller has submitted too many; nothing was stored."""
+
+    def __init__(self, message: str, rule: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.rule = rule
+        """Which rule refuses it, as a member of `fairlead.core.queues.admission.AdmissionRule`."""
+        self.retry_after = retry_after
+        """In how many seconds to try again."""
 
 
 class TaskNotFound(FairleadError, LookupError):

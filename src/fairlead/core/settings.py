@@ -9,6 +9,7 @@ from msgspec import Struct
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import check_name
 from fairlead.core.instant import DAY, HOUR, LATEST, LONGEST, MILLISECOND, SECOND, Span
+from fairlead.core.queues.admission import check_allow_list
 from fairlead.core.queues.order import Policy, Promote, check_policy
 from fairlead.core.retry import MOST_RETRIES, Backoff, check_backoff
 from fairlead.core.task import COMPLETED, Priority, State
@@ -117,6 +118,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """From how many dead letters of one type on an alert is shown; None for never."""
     dead_letter_alerts: tuple[tuple[str, int], ...] = ()
     """The same for single types, which goes before it."""
+    admission_allow: tuple[str, ...] = ()
+    """The keys and tenants whose tasks are taken however many wait: `key:NAME` or `tenant:NAME`."""
 
     def alert_at(self, task_type: str) -> int | None:
         """From how many dead letters of this type on an alert is shown; None for never."""
@@ -145,6 +148,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         if self.dead_letter_alert is not None:
             check_count("dead_letter_alert", self.dead_letter_alert, 1, LATEST, bad_setting)
         _check_alerts(self.dead_letter_alerts)
+        check_allow_list("admission_allow", self.admission_allow)
 
 
 def _check_alerts(alerts: object) -> None:

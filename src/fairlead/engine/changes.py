@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from fairlead.core.errors import ForeignTask
 from fairlead.core.events import AlarmRang, Event, Replayed
+from fairlead.core.identity import TaskId
 from fairlead.core.instant import AT_ONCE, Instant
 from fairlead.core.lifecycle import decide
 from fairlead.core.queues.order import effective_priority
@@ -24,7 +25,19 @@ from fairlead.engine.runtime.batcher import Batcher, PlacedBatcher
 from fairlead.engine.runtime.clock import Clock
 from fairlead.engine.runtime.ids import Chance
 from fairlead.storage.protocol import Placed
-from fairlead.storage.values import APPLIED, RELEASED, Added, Change, Claim, Guard, Receipt, Seen, Verdict
+from fairlead.storage.values import (
+    APPLIED,
+    RELEASED,
+    Added,
+    Change,
+    Claim,
+    Full,
+    Guard,
+    Missing,
+    Receipt,
+    Seen,
+    Verdict,
+)
 
 
 class Ledger:
@@ -55,6 +68,8 @@ class Ledger:
         self.breakers = breakers
         self.meter = ThroughputMeter()
         self.promotions = Promotions(records)
+        self.listed: set[TaskId] = set()
+        """Tasks on their way to the store whose submitters are on the allow list."""
         self.released = False
         """Whether there may be tasks that have nothing left to wait for, and whose alarm is to be answered."""
         self._luck = random.Random(chance.getrandbits(64))  # noqa: S311 - spreads retries, guards nothing
@@ -173,10 +188,42 @@ class Ledger:
     async def _add(self, tasks: Sequence[Task]) -> Sequence[Receipt]:
         """Store new tasks, and say so of those that were not there: here, where many submits have become one batch."""
         now = self.clock.now()
-        bounds = self.book.bounds_of({task.spec.queue for task in tasks}) if self.book.bounded else {}
-        receipts = await self.store.add(tasks, now=self.clock.given(), bounds=bounds)
+        if self.book.tiers:
+            receipts = await self._add_by_tiers(tasks)
+        else:
+            bounds = self.book.bounds_of({task.spec.queue for task in tasks}) if self.book.bounded else {}
+            receipts = await self.store.add(tasks, now=self.clock.given(), bounds=bounds)
         if self.watchers or self.observers or self.publisher.wanted(now):
             self.tell([task for task, receipt in zip(tasks, receipts, strict=True) if type(receipt) is Added], now)
+        return receipts
+
+    async def _add_by_tiers(self, tasks: Sequence[Task]) -> list[Receipt]:
+        """Store new tasks, each held to the bound of its own tier in its queue.
+
+        All are held to the lowest of them at first, and usually that is all. Those that met a bound below their own
+        are asked for again, with what waits for them, at most once for each tier.
+        """
+        tiers = [self.book.tier_of(task, listed=task.id in self.listed) for task in tasks]
+        receipts: list[Receipt] = []
+        left = list(range(len(tasks)))
+        while left:
+            bounds: dict[str, int] = {}
+            for at in left:
+                queue, tier = tasks[at].spec.queue, tiers[at]
+                if tier is not None:
+                    bounds[queue] = min(tier, bounds.get(queue, tier))
+            batch = [tasks[at] for at in left]
+            found = await self.store.add(batch, now=self.clock.given(), bounds=bounds)
+            if not receipts:
+                receipts = [*found]
+            again: dict[TaskId, int] = {}
+            for at, receipt in zip(left, found, strict=True):
+                receipts[at] = receipt
+                tier = tiers[at]
+                is_full = isinstance(receipt, Full) and (tier is None or receipt.bound < tier)
+                if is_full or (isinstance(receipt, Missing) and receipt.named in again):
+                    again[tasks[at].id] = at
+            left = list(again.values())
         return receipts
 
 

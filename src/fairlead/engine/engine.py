@@ -134,6 +134,15 @@ class Engine:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
         return self._submitter.submit_many(submissions)
 
+    def submit_listed(
+        self, submissions: Sequence[Submission], listed: Collection[int]
+    ) -> Coroutine[Any, Any, list[Submitted | FairleadError]]:
+        """The same, where the submitters of those at the positions `listed` are on the allow list.
+
+        Tenants that it names are known here; a server knows whose key submits.
+        """
+        return self._submitter.submit_many(submissions, listed)
+
     async def begin_key_scopes(self) -> None:
         """Have it written down when the servers of this store began to know idempotency keys by their tenants."""
         await self._submitter.keys.begin()

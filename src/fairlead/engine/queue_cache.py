@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from fairlead.core.errors import StoreError
+from fairlead.core.errors import FairleadError, QueueFull, StoreError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
+from fairlead.core.queues.admission import Tiers, is_listed, refusal_above
 from fairlead.core.queues.limits import Limits
 from fairlead.core.queues.order import Table
 from fairlead.core.queues.queue import QueueSettings, effective
@@ -69,6 +70,8 @@ class QueueBook:
         """The limits of the queues that have any of their own."""
         self.tenants: dict[str, str] = {}
         """The tenants that queues are bound to, by queue; a queue that is not here is anybody's."""
+        self.tiers: dict[str, Tiers] = {}
+        """From how many waiting tasks on queues take fewer, by queue; a queue that is not here has no tiers."""
         self.looks = 0
         """How often the store was asked."""
 
@@ -146,6 +149,27 @@ class QueueBook:
         bounds = {queue: self.settings_of(queue).queue_bound for queue in queues}
         return {queue: bound for queue, bound in bounds.items() if bound is not None}
 
+    def tier_of(self, task: Task, *, listed: bool) -> int | None:
+        """How many tasks may wait in a task's queue before it is refused, by the queue's bound and tiers."""
+        queue, tenant = task.spec.queue, task.spec.tenant
+        bound = self.settings_of(queue).queue_bound
+        tiers = self.tiers.get(queue)
+        if tiers is None:
+            return bound
+        listed = listed or is_listed(self._settings.admission_allow, None, tenant)
+        tier = tiers.bound_of(task.status.priority, listed=listed)
+        return tier if bound is None else bound if tier is None else min(tier, bound)
+
+    def full(self, task: Task, depth: int, bound: int) -> FairleadError:
+        """Why a queue did not take a task that met this bound there."""
+        queue = task.spec.queue
+        tiers = self.tiers.get(queue)
+        if tiers is not None and bound != self.settings_of(queue).queue_bound:
+            refusal = refusal_above(tiers, depth, task.status.priority, listed=False, queue=queue)
+            if refusal is not None:
+                return refusal
+        return QueueFull(queue, depth, bound)
+
     def withheld(self, lane: Lane) -> bool:
         """Whether the tasks of a lane wait because someone paused them, or because their type keeps failing."""
         return lane.queue in self.paused or lane.type in self.paused_types or self._breakers.holds(lane.type)
@@ -197,6 +221,7 @@ class QueueBook:
         self.paused_types = frozenset(record.name for record in types)
         self.limits = {name: limits for name, own in queues if (limits := own.limits) is not None}
         self.tenants = {name: own.tenant for name, own in queues if own.tenant is not None}
+        self.tiers = {name: tiers for name, own in queues if (tiers := own.tiers) is not None}
         self._rung, self._read_at = rung, now
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from fairlead.core.errors import FairleadError, InvalidTask, QueueFull, StoreUnavailable
+from fairlead.core.errors import FairleadError, InvalidTask, StoreUnavailable
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Span
 from fairlead.core.submission import Submission, check_batch_after
@@ -41,8 +41,12 @@ class Submitted(Struct, frozen=True, gc=False):
 class _Batch:
     """Submissions on their way to be stored; what is known of each is by its position."""
 
-    def __init__(self, submissions: Sequence[Submission], ids: Sequence[TaskId], turn: Turn) -> None:
+    def __init__(
+        self, submissions: Sequence[Submission], ids: Sequence[TaskId], turn: Turn, listed: Collection[int]
+    ) -> None:
         self.submissions = submissions
+        self.listed = listed
+        """Those whose submitters are on the allow list."""
         self.ids = ids
         self.turn = turn
         self.answers: list[Submitted | FairleadError] = []
@@ -104,22 +108,32 @@ class Submitter:
             raise answer
         return answer
 
-    async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
-        """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
+    async def submit_many(
+        self, submissions: Sequence[Submission], listed: Collection[int] = ()
+    ) -> list[Submitted | FairleadError]:
+        """Store many tasks; each succeeds or fails by itself, and the answers are in their order.
+
+        `listed` are the positions of those whose submitters are on the allow list.
+        """
         if not spans.active():
-            return await self._submit(submissions)
+            return await self._submit(submissions, listed)
         with spans.submitting(submissions) as (traced, span):
-            answers = await self._submit(traced)
+            answers = await self._submit(traced, listed)
             spans.tell_submitted(span, [answer.task.id for answer in answers if isinstance(answer, Submitted)])
             return answers
 
-    async def _submit(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
+    async def _submit(
+        self, submissions: Sequence[Submission], listed: Collection[int] = ()
+    ) -> list[Submitted | FairleadError]:
         if self._book.stale:
             await self._book.refresh()
         ids = self._ids.task_ids([submission.queue for submission in submissions], self._clock.now())
-        batch = _Batch(submissions, ids, Turn(len(submissions), looped=self._batching))
+        batch = _Batch(submissions, ids, Turn(len(submissions), looped=self._batching), listed)
         await self._accept(batch)
-        await self._add(batch)
+        if listed:
+            await self._add_listed(batch, {ids[position] for position in listed})
+        else:
+            await self._add(batch)
         if batch.waiting:
             # How many are waited for is the store's to say, and some may have had nothing to wait for.
             found = await self._store.get([ids[at] for at in batch.waiting])
@@ -154,6 +168,14 @@ class Submitter:
             else:
                 batch.held = True
                 batch.answers.append(await self._held(submission, holder))
+
+    async def _add_listed(self, batch: _Batch, listed: set[TaskId]) -> None:
+        """Store the tasks of a batch of which some are taken however many wait."""
+        self._ledger.listed |= listed
+        try:
+            await self._add(batch)
+        finally:
+            self._ledger.listed -= listed
 
     async def _add(self, batch: _Batch) -> None:
         """Store the tasks of a batch, and put down what became of those that were not stored."""
@@ -194,7 +216,7 @@ class Submitter:
                 f"{submission.idempotency_key!r} in queue {task.spec.queue!r}; this task was not stored. Repeat the "
                 f"submit when the store is rebuilt"
             )
-        return QueueFull(task.spec.queue, receipt.depth, receipt.bound)
+        return self._book.full(task, receipt.depth, receipt.bound)
 
     async def _submit_again(self, batch: _Batch) -> None:
         """Submit those again that were to wait for one of the batch whose key another task holds: for that one now."""
@@ -207,7 +229,9 @@ class Submitter:
                 hopeful.add(ids[position])
                 left[position] = batch.submissions[position]
         if left:
-            for position, answer in zip(left, await self._submit(dependencies.again(left, ids, stored)), strict=True):
+            wishes = dependencies.again(left, ids, stored)
+            listed = [at for at, position in enumerate(left) if position in batch.listed]
+            for position, answer in zip(left, await self._submit(wishes, listed), strict=True):
                 answers[position] = answer
 
     async def prepare(self, submission: Submission) -> Task:

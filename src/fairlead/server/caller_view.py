@@ -24,6 +24,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task
 from fairlead.core.tenancy import Role, check_holder, check_unbound, tenant_named
+from fairlead.engine.scheduler import template_of
 from fairlead.engine.stats import Stats
 from fairlead.engine.worker_records import WorkerPresence
 from fairlead.server.auth.principal import Principal
@@ -117,6 +118,11 @@ class View:
         (refusal,) = await self.engine.awaitable([submission])
         if refusal is not None:
             raise refusal
+        if hub.admission.on:
+            (told,) = await store_all(hub, [submission], [self.principal])
+            if isinstance(told, Refusal):
+                raise told
+            return told
         counted = await hub.depths.ready()
         submitted = await hub.engine.submit(submission)
         task = submitted.task
@@ -124,6 +130,20 @@ class View:
             return created(check_holder(tenant, task), None, existing=True)
         position = hub.depths.position(task) if counted else None
         return created(task, position, existing=False, warnings=await hub.warnings(submitted, tenant))
+
+    async def run_schedule(self, name: str) -> Task:
+        """Submit a schedule's task at once, if as much is taken of the caller now."""
+        schedules = self.engine.schedules
+        if not self._hub.admission.on:
+            return await schedules.run_now(name)
+        submission = template_of((await schedules.get(name)).schedule)
+        admitted = await self._hub.admission.admit([submission], [self.principal], 1)
+        try:
+            if refusal := admitted.refusals.get(0):
+                raise refusal
+            return await schedules.run_now(name)
+        finally:
+            admitted.leave()
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[TaskCreated | Refusal]:
         """Store tasks that `awaitable` has nothing against; what to tell of each."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from fairlead.core.queues.admission import AdmissionSettings
+
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
     """The limits of one server process."""
@@ -30,6 +32,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """Requests a second that are taken from one key, and from all keys of one tenant; 0 for no limit."""
     rate_burst: int = 100
     """How many of them may come at once."""
+    admission: AdmissionSettings = AdmissionSettings()
+    """When submits are refused while tasks flood in; never, unless said."""
     session_seconds: float = 12 * 3600.0
     """How long a browser stays logged in."""
     try_it: bool = False

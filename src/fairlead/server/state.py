@@ -15,6 +15,7 @@ from fairlead.core.explain.explanation import Cause
 from fairlead.core.queues.order import Table
 from fairlead.engine.engine import Submitted
 from fairlead.engine.metrics.collector import Metrics
+from fairlead.server.admission import Admission
 from fairlead.server.auth.gate import Gate
 from fairlead.server.http.bodies import BodyReader
 from fairlead.server.http.deadlines import Deadlines
@@ -87,6 +88,7 @@ class Hub:
         self.broadcast = Broadcast(engine, self.stopping)
         self.bodies = BodyReader(self.settings.body_seconds)
         self.depths = Depths(engine)
+        self.admission = Admission(engine, self.settings.admission, metrics)
         self.history = Recorder(engine, self.depths)
         self.endings = Endings(engine, self.stopping)
         self._patience = patience_of(engine.store)

@@ -129,6 +129,7 @@ async def open_server(
         batch_limit=max(defaults.batch_limit, configuration.payload_limit + _ENVELOPE),
         rate_limit=configuration.rate_limit,
         rate_burst=configuration.rate_burst,
+        admission=configuration.admission_settings(),
         connection_limit=configuration.connection_limit,
         connection_limit_per_peer=configuration.connection_limit_per_peer,
         session_seconds=configuration.session_seconds,

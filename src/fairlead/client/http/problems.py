@@ -8,6 +8,7 @@ import msgspec
 
 from fairlead.client.http.transport import Address, Reply
 from fairlead.core.errors import (
+    AdmissionRefused,
     BindingRefused,
     CircuitNotFound,
     FairleadError,
@@ -39,6 +40,8 @@ T = TypeVar("T")
 
 _decode_problem: Final = msgspec.json.Decoder(Problem).decode
 _OK: Final = range(200, 300)
+_PAUSE: Final = 5
+"""In how many seconds to try again what was not taken, which a server says in a header."""
 
 
 def decoded(reply: Reply, kind: type[T], address: Address, subject: str = "") -> T:
@@ -88,6 +91,8 @@ def error_in(problem: Problem, address: Address, subject: str = "") -> FairleadE
             return RecordUnreadable(detail)
         case "queue-full":
             return _made(QueueFull, detail, queue=subject, depth=0, bound=0)
+        case "too-many-waiting":
+            return _made(AdmissionRefused, detail, rule="", retry_after=_PAUSE)
         case "not-found" if problem.field == "worker_id":
             return _made(WorkerNotFound, detail, worker_id=subject)
         case "not-found" if problem.field == "name":
@@ -112,7 +117,10 @@ def error_in(problem: Problem, address: Address, subject: str = "") -> FairleadE
             return StoreRefused(f"{address.url} is not let into its store: {detail}")
         case "store-mismatch":
             return StoreMismatch(f"{address.url} cannot use its store: {detail}")
-        case "rate-limited" | "store-unavailable" | "internal" | "slow-body" | "slow-head" | "too-many-connections":
+        case (
+            "rate-limited" | "store-unavailable" | "internal" | "slow-body" | "slow-head" | "too-many-connections"
+            | "overloaded"
+        ):  # fmt: skip
             return StoreUnavailable(f"{address.url} could not do it: {detail}")
         case _:
             return StoreMismatch(f"{address.url} does not know what was asked: {detail}; is it of another version?")

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import LATEST, Span
+from fairlead.core.queues.admission import Tiers, check_tiers
 from fairlead.core.queues.limits import Limit, Limits, Rate
 from fairlead.core.queues.order import Policy
 from fairlead.core.queues.setting_fields import (
@@ -35,6 +36,8 @@ UNBOUNDED: Final = 0
 
 _TASKS: Final = Count(1, LATEST, zero="any number", remedy="use 1 or more, or pause the queue")
 
+_WAITING: Final = Count(1, LATEST)
+
 
 class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The settings of one queue; None is what the settings of the engine say."""
@@ -43,6 +46,14 @@ class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether its tasks wait however many workers are free. It still accepts tasks, and running tasks continue."""
     bound: Annotated[
         int | None, Setting(Count(UNBOUNDED, LATEST, zero="none"), "How many tasks may wait in it; 0 for no bound.")
+    ] = None
+    urgent_above: Annotated[
+        int | None,
+        Setting(_WAITING, "How many tasks may wait in it before it takes only critical and high ones."),
+    ] = None
+    listed_above: Annotated[
+        int | None,
+        Setting(_WAITING, "How many tasks may wait in it before it takes only those of the allow list."),
     ] = None
     order: Annotated[Policy | None, Setting(OrderPolicy(), "How the next task is chosen.")] = None
     priority: Annotated[Priority | None, Setting(PriorityWord(), "The priority of a task that names none.")] = None
@@ -115,6 +126,13 @@ class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         check_flag("paused", self.paused, bad_setting)
         check_settings(self)
+        check_tiers(self.urgent_above, self.listed_above)
+
+    @property
+    def tiers(self) -> Tiers | None:
+        """From how many waiting tasks on it takes fewer; None if it has no such tiers."""
+        tiers = Tiers(self.urgent_above, self.listed_above)
+        return tiers or None
 
     @property
     def limits(self) -> Limits | None:
@@ -142,6 +160,8 @@ class QueueOptions(TypedDict, total=False):
     """
 
     bound: int | None
+    urgent_above: int | None
+    listed_above: int | None
     order: Policy | None
     priority: str | Priority | None
     timeout: Duration | None

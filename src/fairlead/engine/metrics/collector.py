@@ -43,6 +43,7 @@ class Metrics(Watcher):
         self._durations: dict[_Pair, Histogram] = {}
         self._submitted: dict[tuple[str, Priority], int] = {}
         self._waits = [Histogram(_WAITS, SECOND) for _ in Priority]
+        self._refused: Counter[str] = Counter()
         self._promoted: Counter[_Pair] = Counter()
         self._ended: Counter[_Pair] = Counter()
         self._retries: Counter[_Pair] = Counter()
@@ -106,6 +107,13 @@ class Metrics(Watcher):
                     self._batches[operation] = Histogram(_BATCHES)
                 self._batches[operation].observe(tasks)
 
+    # What is told by a server
+
+    def refused(self, rule: str) -> None:
+        """Count a task that was not taken."""
+        with self._lock:
+            self._refused[rule] += 1
+
     # What is told by a worker
 
     def beat_failed(self, count: int = 1) -> None:
@@ -128,6 +136,7 @@ class Metrics(Watcher):
                 names.SUBMITTED,
                 [((name, priority.word), count) for (name, priority), count in self._submitted.items()],
             )
+            yield names.REFUSED, [((rule,), count) for rule, count in sorted(self._refused.items())]
             yield names.PROMOTED, list(self._promoted.items())
             yield names.DURATION, [*completed.items(), *self._durations.items()]
             ended = {pair: each.count for pair, each in completed.items()}

@@ -32,6 +32,13 @@ QUEUE_WAIT: Final = Family(
 SUBMITTED: Final = Family(
     "fairlead_tasks_submitted_total", _COUNTER, _PROCESS, ("type", "priority"), "Tasks that were submitted."
 )
+REFUSED: Final = Family(
+    "fairlead_submits_refused_total",
+    _COUNTER,
+    _PROCESS,
+    ("rule",),
+    "Tasks that a server did not take, by the rule: urgent_only, listed_only, key_rate, tenant_rate or overloaded.",
+)
 PROMOTED: Final = Family(
     "fairlead_tasks_promoted_total",
     _COUNTER,
@@ -146,8 +153,8 @@ STORE_INTACT: Final = Family(
 )
 
 CATALOGUE: Final = (
-    QUEUE_DEPTH, QUEUE_OLDEST_AGE, QUEUE_PAUSED, QUEUE_WAIT, SUBMITTED, PROMOTED, DURATION, COMPLETED, RETRIES, FAILED,
-    DEAD_LETTERS, FOREIGN, DEAD_LETTER_SIZE, QUARANTINED, TASK_STATE, WORKERS, CAPACITY_USED, HEARTBEAT_FAILURES,
-    STORE_SECONDS, BATCH_SIZE, SCHEDULE_LATE, JOURNAL_BEHIND, STORE_INTACT,
+    QUEUE_DEPTH, QUEUE_OLDEST_AGE, QUEUE_PAUSED, QUEUE_WAIT, SUBMITTED, REFUSED, PROMOTED, DURATION, COMPLETED, RETRIES,
+    FAILED, DEAD_LETTERS, FOREIGN, DEAD_LETTER_SIZE, QUARANTINED, TASK_STATE, WORKERS, CAPACITY_USED,
+    HEARTBEAT_FAILURES, STORE_SECONDS, BATCH_SIZE, SCHEDULE_LATE, JOURNAL_BEHIND, STORE_INTACT,
 )  # fmt: skip
 """All of them, in the order of the reference."""

@@ -18,6 +18,7 @@ from fairlead.server.endpoint import Served
 from fairlead.server.http.problems import KINDS
 from fairlead.wire.endpoint import Media
 from fairlead.wire.problems import MEDIA_TYPE, Problem
+from fairlead.wire.tasks import BatchAnswer, TaskCreated
 
 JSON: Final = "application/json"
 
@@ -67,9 +68,15 @@ def takes_body(endpoint: Served[Any, Any]) -> bool:
     return bool(_bodies(endpoint))
 
 
+def _submits(endpoint: Served[Any, Any]) -> bool:
+    return TaskCreated in endpoint.answers.values() or BatchAnswer in endpoint.answers.values()
+
+
 _ONLY: Final[dict[str, Callable[[Served[Any, Any]], bool]]] = {
     "invalid-json": takes_body,
     "queue-full": lambda endpoint: endpoint.role is Role.SUBMIT and takes_body(endpoint),
+    "too-many-waiting": _submits,
+    "overloaded": _submits,
     "invalid-query": lambda endpoint: "q" in endpoint.query.__struct_fields__ or _of_operations(endpoint),
     "operation-refused": lambda endpoint: _of_operations(endpoint) or bool(endpoint.calls),
     "binding-refused": lambda endpoint: endpoint.method == "PATCH" and endpoint.path.startswith("/api/v1/queues/"),

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.core.errors import (
+    AdmissionRefused,
     BindingRefused,
     CircuitNotFound,
     FairleadError,
@@ -34,6 +35,7 @@ from fairlead.core.errors import (
     WorkerNotFound,
     WrongState,
 )
+from fairlead.core.queues.admission import AdmissionRule
 from fairlead.core.text.secret_mask import masked_text
 from fairlead.server.http.validation_errors import mistake_in
 from fairlead.wire.problems import Problem, Value
@@ -63,6 +65,7 @@ KINDS: Final[dict[str, tuple[int, str]]] = {
     "encoded-body": (415, "Unsupported content encoding"),
     "invalid-value": (422, "Invalid value"),
     "queue-full": (429, "Queue full"),
+    "too-many-waiting": (429, "Too many tasks waiting"),
     "rate-limited": (429, "Too many requests"),
     "head-too-large": (431, "Request headers too large"),
     "internal": (500, "Internal server error"),
@@ -71,6 +74,7 @@ KINDS: Final[dict[str, tuple[int, str]]] = {
     "store-mismatch": (500, "Store damaged or incompatible"),
     "not-supported": (501, "Not supported"),
     "store-unavailable": (503, "Store unavailable"),
+    "overloaded": (503, "Server overloaded"),
     "too-many-connections": (503, "Too many connections"),
     "store-full": (507, "Store full"),
     "store-read-only": (507, "Store read-only"),
@@ -118,8 +122,11 @@ EXPLAINED: Final[dict[str, str]] = {
     "is allowed.",
     "queue-full": "The queue has reached its bound (its length limit), so nothing was stored; try again after "
     "`Retry-After` seconds.",
-    "rate-limited": "The API key or the tenant is over its rate limit, so nothing was done; try again after "
-    "`Retry-After` seconds.",
+    "too-many-waiting": "So many tasks wait, in the queue or over all queues, that only critical and high ones are "
+    "taken, or only those of keys and tenants on the allow list; nothing was stored. Try again after `Retry-After` "
+    "seconds.",
+    "rate-limited": "The API key or the tenant is over its rate limit, in requests or in tasks submitted, so nothing "
+    "was done; try again after `Retry-After` seconds.",
     "head-too-large": "The request has more than 100 headers, or more than 32 KB of them; send fewer or shorter "
     "headers.",
     "internal": "The server failed, and the request is not at fault; the server's log has the error. The request may "
@@ -134,6 +141,8 @@ EXPLAINED: Final[dict[str, str]] = {
     "send it as plain HTTP/1.1.",
     "store-unavailable": "The store did not answer in time, so it is not known whether the request was carried out; "
     "try again after `Retry-After` seconds. Submit with an `idempotency_key`, so that repeating is safe.",
+    "overloaded": "The server works on as many submits as it may at once, so nothing was stored; try again after "
+    "`Retry-After` seconds, or ask another server.",
     "too-many-connections": "The server has reached its limit of connections, in total or from this address, and none "
     "of them is idle; use fewer, or try again after `Retry-After` seconds.",
     "store-full": "The store is out of space, so nothing was stored; free some space, then try again.",
@@ -143,6 +152,13 @@ EXPLAINED: Final[dict[str, str]] = {
 
 _FIELDS: Final = {"id": "task_id", **HTTP_NAMES}
 """What the API calls the fields that have another name in the core."""
+
+_ADMISSION: Final[dict[str, str]] = {
+    AdmissionRule.URGENT_ONLY: "too-many-waiting",
+    AdmissionRule.LISTED_ONLY: "too-many-waiting",
+    AdmissionRule.OVERLOADED: "overloaded",
+}
+"""The kinds of problems that rules of admission refuse with; those of rates are told as `rate-limited`."""
 
 
 class Refusal(Exception):
@@ -229,6 +245,9 @@ def refusal_of(error: FairleadError) -> Refusal:
             return Refusal("invalid-value", detail, remedy=remedy)
         case QueueFull():
             return Refusal("queue-full", detail, field="queue", remedy=remedy, headers=(("retry-after", "1"),))
+        case AdmissionRefused():
+            kind = _ADMISSION.get(error.rule, "rate-limited")
+            return Refusal(kind, detail, remedy=remedy, headers=(("retry-after", str(error.retry_after)),))
         case TaskNotFound():
             return Refusal("not-found", detail, field="task_id", remedy=remedy)
         case WorkerNotFound():

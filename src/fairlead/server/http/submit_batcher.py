@@ -106,7 +106,7 @@ class Together:
         answers: Sequence[TaskCreated | Refusal]
         try:
             try:
-                answers = await self._hub.in_time(store_all(self._hub, submissions, callers))
+                answers = await self._hub.in_time(store_all(self._hub, submissions, callers, len(requests)))
             except Exception as error:
                 answers = [refusal_for(error, _WHAT)] * len(requests)
             for request, answer in zip(requests, answers, strict=True):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Raw
 from msgspec.structs import replace
 
-from fairlead.core.errors import FairleadError, Forbidden
+from fairlead.core.errors import AdmissionRefused, FairleadError, Forbidden
 from fairlead.core.submission import Submission
 from fairlead.core.tenancy import check_holder
 from fairlead.core.text.traceparent import traceparent_in
 from fairlead.engine.runtime.loop_turns import Turn
+from fairlead.server.admission import Admitted
 from fairlead.server.auth.principal import Principal
 from fairlead.server.http.bodies import Decoder
 from fairlead.server.http.problems import Refusal, refusal_of
@@ -70,17 +71,59 @@ async def submit_all(view: View, items: Sequence[Item], traceparent: str | None 
 
 
 async def store_all(
-    hub: Hub, submissions: Sequence[Submission], callers: Sequence[Principal]
+    hub: Hub, submissions: Sequence[Submission], callers: Sequence[Principal], requests: int = 1
 ) -> list[TaskCreated | Refusal]:
-    """Store what each of the callers submits; what to tell them, in their order."""
+    """Store what each of the callers submits, in one request or in one each; what to tell them, in their order."""
+    if not hub.admission.on:
+        return await _store(hub, submissions, callers, ())
+    admitted = await hub.admission.admit(submissions, callers, requests)
+    try:
+        return await _store_admitted(hub, submissions, callers, admitted)
+    finally:
+        admitted.leave()
+
+
+async def _store_admitted(
+    hub: Hub, submissions: Sequence[Submission], callers: Sequence[Principal], admitted: Admitted
+) -> list[TaskCreated | Refusal]:
+    """Store what was taken; what was not is refused, and so is what was to wait for it."""
+    wishes: list[Submission | Refusal] = [
+        refusal_of(admitted.refusals[at]) if at in admitted.refusals else each for at, each in enumerate(submissions)
+    ]
+    if admitted.refusals and any(isinstance(wish, Submission) and wish.after for wish in wishes):
+        wishes = await _placed(wishes)
+    places = [at for at, wish in enumerate(wishes) if isinstance(wish, Submission)]
+    listed = set(admitted.listed)
+    answers: list[TaskCreated | Refusal] = [wish for wish in wishes if isinstance(wish, Refusal)]
+    if places:
+        told = await _store(
+            hub,
+            [wish for wish in wishes if isinstance(wish, Submission)],
+            [callers[at] for at in places],
+            [place for place, at in enumerate(places) if at in listed],
+        )
+        by_place = dict(zip(places, told, strict=True))
+        answers = [wish if isinstance(wish, Refusal) else by_place[at] for at, wish in enumerate(wishes)]
+    for at, answer in enumerate(answers):
+        admitted.arrived(at, stored=isinstance(answer, TaskCreated) and not answer.existing)
+    return answers
+
+
+async def _store(
+    hub: Hub, submissions: Sequence[Submission], callers: Sequence[Principal], listed: Sequence[int]
+) -> list[TaskCreated | Refusal]:
     counted = await hub.depths.ready()
     turn = Turn(len(submissions))
     answers: list[TaskCreated | Refusal] = []
     warnings: dict[tuple[str, str, tuple[str, ...], str | None], Sequence[CauseShown]] = {}
-    for submitted, caller in zip(await hub.engine.submit_many(submissions), callers, strict=True):
+    engine = hub.engine
+    storing = engine.submit_listed(submissions, listed) if listed else engine.submit_many(submissions)
+    for submitted, caller in zip(await storing, callers, strict=True):
         if turn.is_over:
             await turn.next()
         if isinstance(submitted, FairleadError):
+            if isinstance(submitted, AdmissionRefused):
+                hub.admission.note(submitted)
             answers.append(refusal_of(submitted))
             continue
         task = submitted.task

@@ -49,7 +49,7 @@ async def put(call: Call[Empty, ScheduleFields]) -> Answer:
 
 async def run(call: Call[Empty, None]) -> Answer:
     """Submit a schedule's task at once, whether it is paused or not; its fire times stay as they are."""
-    task = await call.view.engine.schedules.run_now(_name(call))
+    task = await call.view.run_schedule(_name(call))
     return Answer(created(task, None, existing=False), status=201)
 
 

@@ -3,7 +3,8 @@
 A schedule, a queue's settings or an API key exists because someone wanted it, and must outlive the hot store as tasks
 do. That a worker is there is said again every few seconds by the worker itself, and whether a schedule has changed is
 asked every second by all: that would wear out the journal, and nobody would miss it after a rebuild. A session of a
-browser is begun and ended while the journal is out of reach, too, and who has lost one logs in again.
+browser is begun and ended while the journal is out of reach, too, and who has lost one logs in again. How much each
+submitter has submitted is counted all the time, and forgotten in an hour.
 
 While the journal is out of reach, API keys and the settings of queues are read as they were last known, for a stated
 time. Nothing else is: who fires a schedule relies on having read it just now.
@@ -31,6 +32,7 @@ PASSING: Final = frozenset(
     {
         "worker", "drain", "throughput", "lost", "promoted", "feed", "session",
         "schedules_changed", "queues_changed", "readiness",
+        *(f"budget_{number:02x}" for number in range(64)),
     }
 )  # fmt: skip
 """The kinds of records that stay in the hot store. Every other kind is the journal's."""
