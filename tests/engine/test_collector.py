@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+
 import pytest
 
 from fairlead.admin.engine import AdminEngine
+from fairlead.core.errors import TaskNotFound, WrongState
 from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
+from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MINUTE, SECOND
+from fairlead.core.operation import Action, NewOperation
+from fairlead.core.query.parser import parse_query
 from fairlead.core.settings import Settings
-from fairlead.core.task import Priority
+from fairlead.core.task import Priority, Task
+from fairlead.core.transitions import TRANSITIONS
+from fairlead.engine.engine import Settlement
 from fairlead.engine.metrics.collector import MOST_NAMES, Metrics
 from fairlead.engine.metrics.names import CATALOGUE, DURATION
 from fairlead.engine.metrics.prometheus import Family, Histogram, MetricKind, MetricSource, render
 from fairlead.engine.metrics.timed_store import measured
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Lagging, Upkept
-from fairlead.storage.values import Tally
+from fairlead.storage.values import Filter, Tally
 from tests.engine.building import BOOM, Bench, a_wish
 from tests.engine.counting import Read, read
 
@@ -52,8 +61,8 @@ async def test_a_task_is_counted_when_it_is_submitted_claimed_and_completed(benc
     assert page.value("fairlead_queue_wait_seconds_bucket", priority="high", le="1") == 0
     assert page.value("fairlead_queue_wait_seconds_bucket", priority="high", le="5") == 1
     assert page.value("fairlead_tasks_completed_total", type="send_mail", status="completed") == 1
-    assert page.value(f"{DURATIONS}_sum", type="send_mail", status="completed") == 2
-    assert page.value(f"{DURATIONS}_count", type="send_mail", status="completed") == 1
+    assert page.value(f"{DURATIONS}_sum", type="send_mail", priority="high", status="completed") == 2
+    assert page.value(f"{DURATIONS}_count", type="send_mail", priority="high", status="completed") == 1
 
 
 async def test_a_repeated_settle_is_counted_once(bench: Counted) -> None:
@@ -79,10 +88,10 @@ async def test_every_other_end_of_an_attempt_is_counted_by_its_reason(bench: Cou
     await bench.engine.cancel((await bench.submit(type="never_ran")).id)
     page = bench.page
     for task_type, reason in (("fail", "failed"), ("time_out", "timed_out"), ("crash", "crashed")):
-        assert page.value("fairlead_task_retries_total", type=task_type, reason=reason) == 1
-        assert page.value(f"{DURATIONS}_count", type=task_type, status="retrying") == 1
-    assert page.value("fairlead_task_retries_total", type="hand_back", reason="handed_back") is None
-    assert page.value(f"{DURATIONS}_count", type="hand_back", status="handed_back") == 1
+        assert page.value("fairlead_task_retries_total", type=task_type, priority="medium", reason=reason) == 1
+        assert page.value(f"{DURATIONS}_count", type=task_type, priority="medium", status="retrying") == 1
+    assert page.value("fairlead_task_retries_total", type="hand_back", priority="medium", reason="handed_back") is None
+    assert page.value(f"{DURATIONS}_count", type="hand_back", priority="medium", status="handed_back") == 1
     for task_type, status, reason in (
         ("bad", "failed", "rejected"),
         ("dead", "dead_letter", "retries_used_up"),
@@ -94,14 +103,79 @@ async def test_every_other_end_of_an_attempt_is_counted_by_its_reason(bench: Cou
         assert dead == (1 if status == "dead_letter" else None)
     for task_type, ran in (("stopped", 1), ("never_ran", None)):
         assert page.value("fairlead_tasks_completed_total", type=task_type, status="cancelled") == 1
-        assert page.value(f"{DURATIONS}_count", type=task_type, status="cancelled") == ran
+        assert page.value(f"{DURATIONS}_count", type=task_type, priority="medium", status="cancelled") == ran
 
 
 async def test_a_lost_worker_is_counted_by_whoever_sweeps(bench: Counted) -> None:
     await bench.executing()
     bench.clock.advance(MINUTE)
     await bench.engine.sweep()
-    assert bench.page.value("fairlead_task_retries_total", type="send_mail", reason="worker_lost") == 1
+    labels = {"type": "send_mail", "priority": "medium", "reason": "worker_lost"}
+    assert bench.page.value("fairlead_task_retries_total", **labels) == 1
+
+
+async def test_a_worker_that_is_lost_and_a_process_that_crashes_are_failures_of_workers(bench: Counted) -> None:
+    failures = "fairlead_worker_failures_total"
+    assert bench.page.value(failures, reason="lost") == 0
+    await bench.engine.presence.register(WorkerId("one"), queues=["default"], capacity=4)
+    lost = await bench.executing(max_crashes=0)
+    bench.clock.advance(MINUTE)
+    await bench.engine.presence.sweep()
+    await bench.engine.presence.sweep()
+    await bench.engine.sweep()
+    page = bench.page
+    assert (page.value(failures, reason="lost"), page.value(failures, reason="crashed")) == (1, 0)
+    assert page.value("fairlead_tasks_dead_letter_total", type=lost.spec.type, reason="crash_loop") == 1
+    for max_crashes in (3, 0):
+        await bench.settle(await bench.executing(max_crashes=max_crashes), Crashed(BOOM))
+    assert bench.page.value(failures, reason="crashed") == 2
+
+
+async def test_what_came_to_a_state_and_has_not_left_it_is_in_it_whatever_happened(bench: Counted) -> None:
+    luck, engine = random.Random(7), bench.engine
+    tasks: list[Task] = []
+    outcomes: list[Outcome] = [
+        Completed(), Failed(failure=BOOM), Failed(failure=BOOM, retriable=False), Failed(failure=BOOM, after=0),
+        TimedOut(), Crashed(BOOM), HandedBack(), HandedBack(SECOND), CancelConfirmed(),
+    ]  # fmt: skip
+    for _ in range(400):
+        priority = luck.choice(list(Priority))
+        earlier = await engine.find(Filter(), limit=20)
+        after = (luck.choice(earlier).id,) if earlier and luck.random() < 0.2 else ()
+        delay = luck.choice([0, 0, MINUTE])
+        task = await bench.submit(type="a", priority=priority, delay=delay, after=after, max_retries=1, max_crashes=1)
+        tasks.append(task)
+        for claimed in await bench.claim(luck.randint(0, 2)):
+            if luck.random() < 0.8:
+                await engine.settle([Settlement(claimed, luck.choice(outcomes))])
+        for action in luck.sample([engine.cancel, engine.replay, engine.discard], luck.randint(0, 3)):
+            with contextlib.suppress(WrongState, TaskNotFound):
+                await action(luck.choice(tasks).id)
+        bench.clock.advance(luck.choice([0, SECOND, 40 * SECOND]))
+        await engine.sweep()
+    wish = NewOperation(action=Action.PRIORITIZE, query=parse_query("type:a"), priority=Priority.LOW)
+    operation = await engine.operations.start(wish)
+    while (await engine.operations.get(operation.id)).stage.active:
+        await engine.operations.operator.once()
+        bench.clock.advance(SECOND)
+    states, page = (await engine.stats()).states, bench.page
+    moved = {
+        (sample.labels["from"], sample.labels["to"]): int(sample.value)
+        for family in page.families
+        for sample in family.samples
+        if sample.name == "fairlead_task_transitions_total"
+    }
+    for state, count in states.items():
+        came = sum(number for (_, to), number in moved.items() if to == state)
+        left = sum(number for (before, _), number in moved.items() if before == state)
+        assert came - left == count, state
+    assert sum(number for (before, _), number in moved.items() if before == "new") == len(tasks)
+    allowed = {(before, "removed" if to is None else to) for (before, _), tos in TRANSITIONS.items() for to in tos}
+    assert {pair for pair in moved if pair[0] != "new"} <= allowed
+    assert len(moved) >= 15
+    assert all(before != to for before, to in moved)
+    counted = [page.value("fairlead_tasks_submitted_total", type="a", priority=each.word) or 0 for each in Priority]
+    assert sum(counted) == len(tasks), "one that is given another priority is not submitted again"
 
 
 async def test_a_promotion_is_counted_when_the_task_is_claimed(bench: Counted) -> None:
@@ -212,6 +286,7 @@ def test_a_value_at_a_bound_is_at_most_that_bound() -> None:
     histogram.observe(1_000_000)
     histogram.observe(1_000_001)
     histogram.observe(5_000_000)
-    page = read([(DURATION, [(("t", "completed"), histogram)])])
-    counts = [page.value(f"{DURATIONS}_bucket", type="t", status="completed", le=le) for le in ("1", "2", "+Inf")]
+    page = read([(DURATION, [(("t", "low", "completed"), histogram)])])
+    labels = {"type": "t", "priority": "low", "status": "completed"}
+    counts = [page.value(f"{DURATIONS}_bucket", **labels, le=le) for le in ("1", "2", "+Inf")]
     assert counts == [1, 2, 3]

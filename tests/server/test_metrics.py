@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 
+from fairlead.core.circuit import Circuit, CircuitSettings, CircuitState, opened
 from fairlead.core.events import Failed
 from fairlead.core.identity import WorkerId
 from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.settings import Settings
+from fairlead.core.task import Lane, Priority, State
 from fairlead.engine.metrics.collector import MOST_NAMES
 from fairlead.engine.metrics.names import CAPACITY_USED, CATALOGUE, HEARTBEAT_FAILURES, JOURNAL_BEHIND, STORE_INTACT
 from fairlead.engine.metrics.prometheus import MetricSource
 from fairlead.engine.stats import stats_of
 from fairlead.server.routes.metrics import gauges
 from fairlead.storage.memory import MemoryStore
-from fairlead.storage.values import Tally
+from fairlead.storage.values import LaneTally, Tally
 from tests.engine.building import a_wish
 from tests.engine.counting import Read, read
 from tests.server.serving import BOOM, Service
@@ -58,6 +61,61 @@ async def test_it_has_every_metric_that_a_server_can_show(in_memory: Service) ->
     in_memory.metrics.employ(lambda: 1.0)
     assert (await scrape(in_memory)).names == expected | {HEARTBEAT_FAILURES.name}
     assert CAPACITY_USED.source is MetricSource.WORKER
+
+
+async def test_dead_letters_are_told_by_type_beside_their_alert_threshold() -> None:
+    settings = Settings(dead_letter_alert=3, dead_letter_alerts=(("charge", 1),))
+    async with Service(MemoryStore(), settings) as service:
+        for task_type, queue in (("charge", "a"), ("mail", "a"), ("mail", "b")):
+            await service.submit(task_type=task_type, queue=queue, max_retries=0)
+            (task,) = await service.claim(queues=[queue])
+            await service.settle(task, Failed(failure=BOOM))
+        page = await scrape(service)
+        for task_type, count, threshold in (("charge", 1, 1), ("mail", 2, 3)):
+            assert page.value("fairlead_dead_letters", type=task_type) == count
+            assert page.value("fairlead_dead_letter_alert_threshold", type=task_type) == threshold
+    page = read(gauges(stats_of(Tally(lanes=(), next_alarm=None), 0), late=0))
+    assert page.value("fairlead_dead_letter_alert_threshold", type="charge") is None
+
+
+async def test_very_many_types_circuits_and_queues_at_risk_do_not_make_the_page_grow(in_memory: Service) -> None:
+    many = MOST_NAMES + 50
+    lanes = [
+        LaneTally(Lane(f"queue-{n}", f"type-{n:03}", (), Priority.LOW), {State.DEAD_LETTER: 1 + (n == 249)})
+        for n in range(many)
+    ]
+    circuit = Circuit(settings=CircuitSettings())
+    circuits = {f"type-{n:03}": opened(circuit, 0) if n == 249 else circuit for n in range(many)}
+    at_risk = {(f"queue-{n}", Priority.LOW): 1 for n in range(many)} | {("nobody's", Priority.LOW): 9}
+    stats = stats_of(Tally(lanes=lanes, next_alarm=None), 0, circuits=circuits)
+    page = read(gauges(stats, 0, at_risk, lambda task_type: 5))
+    for name in ("fairlead_dead_letters", "fairlead_circuit_state"):
+        types = page.labels(name, "type")
+        assert len(types) == MOST_NAMES + 1 and {"other", "type-249"} < types
+    assert page.value("fairlead_dead_letters", type="type-249") == 2
+    assert page.value("fairlead_dead_letters", type="other") == 50
+    assert page.value("fairlead_dead_letter_alert_threshold", type="other") is None
+    assert page.value("fairlead_circuit_state", type="other", state="closed") == 50
+    assert page.value("fairlead_tasks_at_risk", queue="other", priority="low") == 50
+
+
+async def test_the_state_of_a_circuit_is_one_of_three(in_memory: Service) -> None:
+    circuits = in_memory.engine.circuits
+    await circuits.set("charge", CircuitSettings())
+    for turn, state in ((circuits.open, "open"), (circuits.close, "closed")):
+        await turn("charge")
+        page = await scrape(in_memory)
+        shown = {each: page.value("fairlead_circuit_state", type="charge", state=each) for each in CircuitState}
+        assert shown == {"closed": 0, "open": 0, "half_open": 0, state: 1}
+
+
+async def test_tasks_that_wait_for_long_are_at_risk(in_memory: Service) -> None:
+    await in_memory.submit(priority="low")
+    assert (await scrape(in_memory)).value("fairlead_tasks_at_risk", queue="default", priority="low") == 0
+    in_memory.advance(31 * 60)
+    page = await scrape(in_memory)
+    assert page.value("fairlead_tasks_at_risk", queue="default", priority="low") == 1
+    assert page.value("fairlead_tasks_at_risk", queue="default", priority="high") == 0
 
 
 def test_a_store_that_has_lost_something_is_shown() -> None:

@@ -30,10 +30,11 @@ from fairlead.core.events import (
 from fairlead.core.instant import AT_ONCE, DAY, HOUR, LATEST, MINUTE, SECOND
 from fairlead.core.lifecycle import decide, settlement
 from fairlead.core.retry import Backoff, RetryRule
-from fairlead.core.settings import Retention, Rules
+from fairlead.core.settings import Retention, Rules, Settings
 from fairlead.core.status import LEASE_IN_DOUBT
+from fairlead.core.submission import Submission, accept
 from fairlead.core.task import After, Entry, Failure, OnFailure, Priority, Progress, Reason, State, Status, Task
-from fairlead.core.transitions import HISTORY_LIMIT, REMOVED, TRANSITIONS
+from fairlead.core.transitions import HISTORY_LIMIT, REMOVED, TRANSITIONS, state_before
 from tests.unit.building import (
     BOOM,
     NOW,
@@ -114,6 +115,29 @@ class TestTheTable:
 
     def test_every_event_is_in_the_table_and_nothing_else_but_the_claim(self) -> None:
         assert {name for _, name in TRANSITIONS} == {event.name for event in ONE_OF_EACH} | {"claim"}
+
+    @given(st.data(), st.sampled_from([0, HOUR]), st.booleans())
+    def test_a_task_tells_which_state_it_has_left_whatever_happened_to_it_before(
+        self, data: st.DataObject, delay: int, depends: bool
+    ) -> None:
+        submission = Submission(type="a", delay=delay, after=(an_id(noise=1),) if depends else ())
+        task = accept(submission, an_id(), NOW, settings=Settings())
+        assert state_before(task) is None
+        now = NOW
+        for _ in range(40):
+            now += data.draw(st.sampled_from([0, SECOND, DAY]))
+            if task.state is State.QUEUED and data.draw(st.booleans()):
+                task = claimed(task, now)
+                assert state_before(task) is State.QUEUED
+                continue
+            event = data.draw(st.sampled_from([each for each in ONE_OF_EACH if (task.state, each.name) in TRANSITIONS]))
+            status = decide(task, event, now, rules=RULES)
+            if status is None:
+                return
+            before, task = task.state, Task(task.spec, status)
+            if not isinstance(event, Returned):
+                # What was claimed and returned unseen stands as if it had never been taken.
+                assert state_before(task) is before
 
     def test_every_state_can_be_left(self) -> None:
         assert {state for state, _ in TRANSITIONS} == set(State)

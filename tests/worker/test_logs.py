@@ -94,6 +94,36 @@ async def test_a_transition_is_one_line_that_says_all_but_what_the_task_carries(
     assert "s3cret" not in stream.getvalue()
 
 
+async def test_a_line_says_which_state_was_left_and_which_come_to(start: Start) -> None:
+    stream = start("debug")
+    bench = Logged()
+    later = await bench.submit(delay=SECOND)
+    await bench.engine.cancel(later.id)
+    await bench.engine.replay(later.id)
+    (again,) = await bench.claim()
+    await bench.settle(again, Failed(failure=BOOM))
+    bench.clock.advance(HOUR)
+    await bench.engine.sweep()
+    (asked,) = await bench.claim()
+    await bench.engine.cancel(asked.id)
+    await bench.settle(asked, Completed())
+    await bench.engine.discard(asked.id)
+    said = [(line["message"], line.get("from_state"), line.get("to_state")) for line in lines(stream)]
+    assert said == [
+        ("task submitted", None, "scheduled"),
+        ("task cancelled", "scheduled", "cancelled"),
+        ("task replayed", "cancelled", "queued"),
+        ("task started", "queued", "executing"),
+        ("task retrying", "executing", "scheduled"),
+        ("task ready", "scheduled", "queued"),
+        ("task started", "queued", "executing"),
+        ("task promoted", None, None),
+        ("task cancel asked", "executing", "executing"),
+        ("task completed", "executing", "completed"),
+        ("task removed", "completed", None),
+    ]
+
+
 async def test_how_bad_a_transition_is_is_its_level(start: Start) -> None:
     stream = start("debug")
     bench = Logged()

@@ -16,6 +16,7 @@ from fairlead.core.task import COMPLETED, Failure, Reason, State, Status, Task
 from fairlead.core.transitions import longer
 
 LEASE_IN_DOUBT: Final = "LeaseInDoubt"
+WORKER_LOST: Final = "WorkerLost"
 
 
 def timed_out(timeout: Span) -> Failure:
@@ -27,7 +28,20 @@ def worker_lost(task: Task) -> Failure:
     """The worker that holds the task has not renewed its lease."""
     worker = task.status.lease.worker if task.status.lease else "unknown"
     message = f"worker {worker} stopped renewing its lease; it crashed, was killed, hung or lost the store"
-    return Failure(type="WorkerLost", message=message)
+    return Failure(type=WORKER_LOST, message=message)
+
+
+def has_crashed(status: Status) -> bool:
+    """Whether the last thing that happened to a task is that its process ended within the attempt.
+
+    That its worker is lost is another matter.
+    """
+    if not status.history:
+        return False
+    last = status.history[-1]
+    if last.reason is Reason.CRASHED:
+        return True
+    return last.reason is Reason.CRASH_LOOP and last.failure is not None and last.failure.type != WORKER_LOST
 
 
 def lease_in_doubt(task: Task) -> Failure:

@@ -45,6 +45,30 @@ def longer(task: Task, now: Instant, state: State, reason: Reason, cause: Failur
     return (*status.history, entry)[-HISTORY_LIMIT:]
 
 
+def state_before(task: Task) -> State | None:
+    """The state that a task has left for the one that it has just come to; None if it is new.
+
+    It is the same state where nothing but its priority, or that it should be cancelled, has changed.
+    """
+    status = task.status
+    history = status.history
+    if status.state is EXECUTING:
+        return EXECUTING if status.cancel_asked else State.QUEUED
+    if not history:
+        return None
+    last = history[-1]
+    if last.attempt:
+        return EXECUTING
+    if last.reason is Reason.PRIORITIZED:
+        return last.state
+    if len(history) > 1:
+        # A claim, and what was claimed and returned unseen, leave no line of their own.
+        before = history[-2].state
+        return State.QUEUED if before is EXECUTING else before
+    first_scheduled = task.spec.after is not None or status.ready_at > task.spec.created_at
+    return State.SCHEDULED if first_scheduled or last.reason is Reason.DUE else State.QUEUED
+
+
 REMOVED: Final = None
 """The target of a transition after which the task no longer exists."""
 

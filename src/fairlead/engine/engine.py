@@ -97,7 +97,13 @@ class Engine:
         self.feed = Listener(store, self.clock, self.publisher, self._ids.token)
         """What all processes tell of their tasks and workers."""
         self.presence = Presence(
-            self.records, self.settings, self.clock, self._chance, self.publisher, self._ledger.meter
+            self.records,
+            self.settings,
+            self.clock,
+            self._chance,
+            self.publisher,
+            self._ledger.meter,
+            self._ledger.watchers,
         )
         """The workers, as they say of themselves."""
         self.lost_tasks = LostTasks(self.records, self.presence)

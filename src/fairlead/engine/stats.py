@@ -32,6 +32,8 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     """Ready tasks by type."""
     running: dict[str, int] = {}
     """Executing tasks by type; a server that is asked for its statistics does not say."""
+    dead_letters: dict[str, int] = {}
+    """Dead letters by type; likewise."""
     paused: bool = False
     """Whether its tasks wait because someone paused it, or because its settings cannot be read."""
     unreadable: bool = False
@@ -104,6 +106,8 @@ def stats_of(
             queue.types[lane.type] = queue.types.get(lane.type, 0) + ready
         if executing := lane_tally.counts.get(State.EXECUTING, 0):
             queue.running[lane.type] = queue.running.get(lane.type, 0) + executing
+        if dead := lane_tally.counts.get(State.DEAD_LETTER, 0):
+            queue.dead_letters[lane.type] = queue.dead_letters.get(lane.type, 0) + dead
         line = queue.lines[lane.priority]
         age = 0 if lane_tally.oldest_ready is None else max(0, now - lane_tally.oldest_ready)
         queue.lines[lane.priority] = LineStats(depth=line.depth + ready, oldest_age=max(line.oldest_age, age))
@@ -129,6 +133,7 @@ def _no_tasks(*, paused: bool = False, unreadable: bool = False) -> QueueStats:
         states=dict.fromkeys(State, 0),
         types={},
         running={},
+        dead_letters={},
         paused=paused,
         unreadable=unreadable,
     )

@@ -20,6 +20,7 @@ from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import HOUR, Instant, Span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
+from fairlead.engine.events.observers import Watcher
 from fairlead.engine.events.publisher import Publisher
 from fairlead.engine.events.types import EventType, WorkerData, WorkerEvent
 from fairlead.engine.metrics.throughput import Spent, Throughput, ThroughputMeter
@@ -144,6 +145,7 @@ class Presence:
         chance: Chance,
         publisher: Publisher,
         meter: ThroughputMeter,
+        watchers: Sequence[Watcher] = (),
     ) -> None:
         self._records = records
         self._store = records.store
@@ -152,6 +154,7 @@ class Presence:
         self._chance = chance
         self._publisher = publisher
         self._meter = meter
+        self._watchers = watchers
         self._known: dict[WorkerId, tuple[WorkerPresence, int]] = {}
         """Workers that speak through this engine, with the version of their record."""
         self._process: str | None = None
@@ -339,6 +342,8 @@ class Presence:
             elif present.state is not WorkerState.DEAD and self._judged(present, now).state is WorkerState.DEAD:
                 lost = replace(present, state=WorkerState.DEAD)
                 if await self._store.put(_WORKER, present.id, PRESENT.write(lost), expected=version) is not None:
+                    for watcher in self._watchers:
+                        watcher.lost(lost.id)
                     await self._tell(EventType.LOST, lost)
         names = read.names
         for gone in self._known.keys() - names:

@@ -25,6 +25,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import Task
 from fairlead.core.tenancy import Role, check_holder, check_unbound, tenant_named
 from fairlead.engine.scheduler import template_of
+from fairlead.engine.metrics.starvation import AtRisk
 from fairlead.engine.stats import Stats
 from fairlead.engine.worker_records import WorkerPresence
 from fairlead.server.auth.principal import Principal
@@ -165,12 +166,12 @@ class View:
         stats = await self._hub.depths.stats()
         return stats if self.principal.tenant is None else await self.engine.narrowed(stats)
 
-    async def recent(self) -> tuple[Stats, Span]:
-        """The same, at most a second old, and how late the most overdue schedule is."""
-        stats, late = await self._hub.depths.recent()
+    async def recent(self) -> tuple[Stats, Span, AtRisk]:
+        """The same, at most a second old, how late the most overdue schedule is, and which tasks may starve."""
+        stats, late, at_risk = await self._hub.depths.recent()
         if self.principal.tenant is None:
-            return stats, late
-        return await self.engine.narrowed(stats), await self.engine.schedules.lateness()
+            return stats, late, at_risk
+        return await self.engine.narrowed(stats), await self.engine.schedules.lateness(), at_risk
 
     # Workers
 

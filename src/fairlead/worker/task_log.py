@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.instant import SECOND, Instant, Span
-from fairlead.core.task import COMPLETED, EXECUTING, Priority, Task
+from fairlead.core.task import COMPLETED, EXECUTING, Priority, State, Task
 from fairlead.core.text.traceparent import trace_id_of
+from fairlead.core.transitions import state_before
 from fairlead.engine.events.observers import Happening, Occurrence, Watcher, happening_of
 from fairlead.engine.events.types import worker_of
 from fairlead.wire.times import iso
@@ -60,6 +61,10 @@ class LogLine(Struct, omit_defaults=True, gc=False):
     task_type: str
     queue: str
     priority: str
+    from_state: str | None = None
+    """The state that the task has left; none of a task that is new, or whose state was not changed by this."""
+    to_state: str | None = None
+    """The state that it came to; none of a task that is removed."""
     attempt: int = 0
     worker_id: str | None = None
     trace_id: str | None = None
@@ -95,7 +100,8 @@ class TransitionLog(Watcher):
                     lines.append(
                         LogLine(
                             when, "info", process, LOGGER, "task completed", spec.id, spec.type, spec.queue,
-                            _PRIORITIES[status.priority], status.attempts, status.history[-1].worker,
+                            _PRIORITIES[status.priority], "executing", "completed",
+                            status.attempts, status.history[-1].worker,
                             spec.trace and trace_id_of(spec.trace), took / SECOND,
                         )
                     )  # fmt: skip
@@ -104,7 +110,8 @@ class TransitionLog(Watcher):
                     lines.append(
                         LogLine(
                             when, "info", process, LOGGER, "task started", spec.id, spec.type, spec.queue,
-                            _PRIORITIES[status.priority], status.attempts, status.lease.worker,
+                            _PRIORITIES[status.priority], "queued", "executing",
+                            status.attempts, status.lease.worker,
                             spec.trace and trace_id_of(spec.trace), None, (at - status.ready_at) / SECOND,
                         )
                     )  # fmt: skip
@@ -139,6 +146,7 @@ class TransitionLog(Watcher):
             spec.type,
             spec.queue,
             _PRIORITIES[status.priority],
+            *_states(happening, task),
             status.attempts,
             worker_of(task),
         )
@@ -181,6 +189,20 @@ def sentence(line: LogLine) -> str:
 
 _WITHOUT_ATTEMPT: Final = frozenset({Happening.REMOVED, Happening.FOREIGN, Happening.REFUSED, Happening.CANCEL_ASKED})
 _MESSAGES: Final = {happening: f"task {happening.replace('_', ' ')}" for happening in Happening}
+
+
+def _states(happening: Happening, task: Task) -> tuple[str | None, str | None]:
+    """The states that a task has left and come to with this."""
+    match happening:
+        case Happening.PROMOTED | Happening.REFUSED:
+            return None, None
+        case Happening.REMOVED:
+            return task.state.value, None
+        case Happening.FOREIGN:
+            return State.EXECUTING.value, State.QUEUED.value
+        case _:
+            before = state_before(task)
+            return None if before is None else before.value, task.state.value
 
 
 def _took(happening: Happening, task: Task, at: Instant) -> Span | None:

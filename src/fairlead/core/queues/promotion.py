@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import LATEST, Instant
+from fairlead.core.instant import LATEST, Instant, Span
 from fairlead.core.queues.order import Line, Policy, Table, Weighted, effective_priority, rank_after, service_key
 from fairlead.core.task import Priority, Task
 
@@ -87,29 +87,29 @@ def next_promotion(table: Table, task: Task, now: Instant) -> Promotion | None:
 
 def on_top_from(table: Table, task: Task) -> Instant | None:
     """The moment from which a task has the best rank there is; None if it never gets there."""
-    line = table[task.status.priority]
-    if _best_rank(line) > _top(table):
-        return None
-    after = 0 if line.rank == _top(table) else next(step.after for step in line.steps if step.rank == _top(table))
-    return task.status.ready_at + after
+    after = _on_top_after(table, task.status.priority)
+    return None if after is None else task.status.ready_at + after
 
 
-def unpassable_from(table: Table, task: Task) -> Instant | None:
-    """The moment after which no task that is submitted can be served before this one; None if one always can.
+def starvation_bound(table: Table, priority: Priority) -> Span | None:
+    """How long a task of a priority waits at most before nothing new can pass it; None if something always can.
 
     By then it has the best rank there is, and no head start takes a new task before it.
     """
-    on_top = on_top_from(table, task)
-    if on_top is None:
-        return None
-    return max(on_top, overtaken_until(table, task))
+    after = _on_top_after(table, priority)
+    return None if after is None else max(after, _best_head_start(table) - table[priority].head_start)
+
+
+def unpassable_from(table: Table, task: Task) -> Instant | None:
+    """The moment after which no task that is submitted can be served before this one; None if one always can."""
+    bound = starvation_bound(table, task.status.priority)
+    return None if bound is None else task.status.ready_at + bound
 
 
 def overtaken_until(table: Table, task: Task) -> Instant:
     """The moment until which a head start can take a new task before this one."""
-    top = [line for line in table if _best_rank(line) == _top(table)]
     own = task.status.ready_at - table[task.status.priority].head_start
-    return max(task.status.ready_at, own + max(line.head_start for line in top))
+    return max(task.status.ready_at, own + _best_head_start(table))
 
 
 def drawn_share(policy: Weighted, own: Priority, ahead: int, other: Priority, depth: int) -> int:
@@ -145,6 +145,17 @@ def _key(place: Place) -> tuple[Instant, TaskId]:
 
 def _best_rank(line: Line) -> int:
     return line.steps[-1].rank if line.steps else line.rank
+
+
+def _on_top_after(table: Table, priority: Priority) -> Span | None:
+    line, top = table[priority], _top(table)
+    if _best_rank(line) > top:
+        return None
+    return 0 if line.rank == top else next(step.after for step in line.steps if step.rank == top)
+
+
+def _best_head_start(table: Table) -> Span:
+    return max(line.head_start for line in table if _best_rank(line) == _top(table))
 
 
 def _top(table: Table) -> int:

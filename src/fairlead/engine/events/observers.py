@@ -12,6 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from fairlead.core.health.quarantine import Fault, Quarantined
+from fairlead.core.identity import WorkerId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Priority, Reason, State, Task
 from fairlead.engine.runtime.logger import Logger
@@ -69,6 +70,9 @@ class Watcher:
 
     def noted(self, occurrence: Occurrence) -> None:
         """A task was removed or returned unseen, or a settle refused."""
+
+    def lost(self, worker: WorkerId) -> None:
+        """A worker was not heard of for one lease length: told once, by whoever noticed."""
 
     def set_aside(self, found: Quarantined) -> None:
         """A record or a task could not be decoded: it was set aside, or is of a newer version."""

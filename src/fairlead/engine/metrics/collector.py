@@ -12,8 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND, Instant, Span
-from fairlead.core.task import COMPLETED, EXECUTING, Priority, Reason, State, Task
+from fairlead.core.status import has_crashed
+from fairlead.core.task import COMPLETED, EXECUTING, Priority, State, Task
+from fairlead.core.transitions import state_before
 from fairlead.engine.events.observers import Happening, Occurrence, Watcher, happening_of
 from fairlead.engine.metrics import names
 from fairlead.engine.metrics.prometheus import Family, Histogram, Samples, seconds
@@ -23,6 +26,14 @@ MOST_NAMES: Final = 200
 """How many task types, or queues, have numbers of their own; the rest are counted together."""
 OTHER: Final = "other"
 """The name of the rest."""
+
+NEW: Final = "new"
+"""The state that a task comes from that is submitted, as transitions are counted."""
+REMOVED: Final = "removed"
+"""The state that a task comes to that is removed."""
+LOST: Final = "lost"
+CRASHED: Final = "crashed"
+"""How a worker fails: it is not heard of any more, or the process of an isolated handler ends within an attempt."""
 
 _DURATIONS: Final = seconds(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
 _WAITS: Final = seconds(0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1500, 3600, 7200)
@@ -38,17 +49,22 @@ class Metrics(Watcher):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._types: set[str] = set()
-        self._completed: dict[str, Histogram] = {}
-        """How long attempts took that completed their task, by type: what nearly always happens."""
-        self._durations: dict[_Pair, Histogram] = {}
+        self._completed: list[dict[str, Histogram]] = [{} for _ in Priority]
+        """How long attempts took that completed their task, by priority and type: what nearly always happens."""
+        self._durations: dict[tuple[str, str, str], Histogram] = {}
         self._submitted: dict[tuple[str, Priority], int] = {}
+        self._scheduled = 0
+        """How many of those that were submitted were not ready yet."""
         self._waits = [Histogram(_WAITS, SECOND) for _ in Priority]
         self._refused: Counter[str] = Counter()
         self._promoted: Counter[_Pair] = Counter()
         self._ended: Counter[_Pair] = Counter()
-        self._retries: Counter[_Pair] = Counter()
+        self._retries: Counter[tuple[str, str, str]] = Counter()
         self._failed: Counter[_Pair] = Counter()
         self._dead_letters: Counter[_Pair] = Counter()
+        self._transitions: Counter[_Pair] = Counter()
+        """By the states that were left and come to: those that are not counted as something else already."""
+        self._worker_failures = dict.fromkeys((LOST, CRASHED), 0)
         self._operations: dict[str, Histogram] = {}
         self._batches: dict[str, Histogram] = {}
         self._foreign = 0
@@ -64,7 +80,8 @@ class Metrics(Watcher):
             for task in tasks:
                 status = task.status
                 if status.state is COMPLETED:
-                    histogram = completed.get(task.spec.type) or self._new_type(task.spec.type)
+                    priority = status.priority
+                    histogram = completed[priority].get(task.spec.type) or self._new_type(task.spec.type, priority)
                     took = max(0, (status.ended_at or at) - (status.started_at or at))
                     histogram.counts[bisect_left(_DURATIONS, took)] += 1
                     histogram.total += took
@@ -73,9 +90,11 @@ class Metrics(Watcher):
                         histogram, waited = waits[status.priority], max(0, at - status.ready_at)
                         histogram.counts[bisect_left(_WAITS, waited)] += 1
                         histogram.total += waited
-                elif status.reason is Reason.SUBMITTED or status.reason is Reason.DEPENDENT:
+                elif not status.history:
                     key = (self._known(task.spec.type), status.priority)
                     self._submitted[key] = self._submitted.get(key, 0) + 1
+                    if status.state is State.SCHEDULED:
+                        self._scheduled += 1
                 else:
                     self._count(task, at)
 
@@ -85,10 +104,22 @@ class Metrics(Watcher):
             self._promoted[task.status.priority.word, treated_as.word] += 1
 
     def noted(self, occurrence: Occurrence) -> None:
-        """Count the tasks that workers of other tenants met."""
-        if occurrence.happening is Happening.FOREIGN:
-            with self._lock:
-                self._foreign += 1
+        """Count the tasks that were removed, and those that workers of other tenants met."""
+        match occurrence.happening:
+            case Happening.REMOVED:
+                with self._lock:
+                    self._transitions[occurrence.task.state.value, REMOVED] += 1
+            case Happening.FOREIGN:
+                with self._lock:
+                    self._foreign += 1
+                    self._transitions[State.EXECUTING.value, State.QUEUED.value] += 1
+            case _:
+                pass
+
+    def lost(self, worker: WorkerId) -> None:
+        """Count a worker that is lost."""
+        with self._lock:
+            self._worker_failures[LOST] += 1
 
     def around(self, store: Store) -> Store:
         """A store whose operations are timed."""
@@ -130,7 +161,12 @@ class Metrics(Watcher):
     def collect(self) -> Iterator[tuple[Family, Samples]]:
         """The metrics of this process."""
         with self._lock:
-            completed = {(name, State.COMPLETED.value): each for name, each in self._completed.items() if each.count}
+            completed = {
+                (name, priority.word, State.COMPLETED.value): each
+                for priority in Priority
+                for name, each in self._completed[priority].items()
+                if each.count
+            }
             yield names.QUEUE_WAIT, [((priority.word,), self._waits[priority]) for priority in Priority]
             yield (
                 names.SUBMITTED,
@@ -139,12 +175,16 @@ class Metrics(Watcher):
             yield names.REFUSED, [((rule,), count) for rule, count in sorted(self._refused.items())]
             yield names.PROMOTED, list(self._promoted.items())
             yield names.DURATION, [*completed.items(), *self._durations.items()]
-            ended = {pair: each.count for pair, each in completed.items()}
+            ended: Counter[_Pair] = Counter()
+            for (name, _, status), each in completed.items():
+                ended[name, status] += each.count
             yield names.COMPLETED, [*ended.items(), *self._ended.items()]
+            yield names.TRANSITIONS, list(self._moves(ended.total()).items())
             yield names.RETRIES, list(self._retries.items())
             yield names.FAILED, list(self._failed.items())
             yield names.DEAD_LETTERS, list(self._dead_letters.items())
             yield names.FOREIGN, [((), self._foreign)]
+            yield names.WORKER_FAILURES, [((reason,), count) for reason, count in self._worker_failures.items()]
             yield names.STORE_SECONDS, _by_one(self._operations)
             yield names.BATCH_SIZE, _by_one(self._batches)
             if self._used is not None:
@@ -156,13 +196,28 @@ class Metrics(Watcher):
             yield names.CAPACITY_USED, [((), self._used())]
         yield from self.collect()
 
+    def _moves(self, completed: int) -> dict[_Pair, int]:
+        """How often tasks went from one state to another: what is counted as such, and what follows from the rest."""
+        submitted, claimed = sum(self._submitted.values()), sum(each.count for each in self._waits)
+        moves = Counter(self._transitions)
+        moves[NEW, State.QUEUED.value] += submitted - self._scheduled
+        moves[NEW, State.SCHEDULED.value] += self._scheduled
+        moves[State.QUEUED.value, State.EXECUTING.value] += claimed
+        moves[State.EXECUTING.value, State.COMPLETED.value] += completed
+        return {pair: count for pair, count in moves.items() if count}
+
     def _count(self, task: Task, at: Instant) -> None:
         """Count what does not happen to every task."""
         happening, status = happening_of(task), task.status
-        name, reason = self._known(task.spec.type), status.reason.value
+        name, priority, reason = self._known(task.spec.type), status.priority.word, status.reason.value
+        before = state_before(task)
+        if before is not None and before is not status.state:
+            self._transitions[before.value, status.state.value] += 1
+        if has_crashed(status):
+            self._worker_failures[CRASHED] += 1
         match happening:
             case Happening.RETRYING:
-                self._retries[name, reason] += 1
+                self._retries[name, priority, reason] += 1
             case Happening.FAILED | Happening.DEAD_LETTER | Happening.CANCELLED:
                 self._ended[name, happening.value] += 1
             case Happening.HANDED_BACK:
@@ -175,7 +230,7 @@ class Metrics(Watcher):
             self._dead_letters[name, reason] += 1
         started = status.history[-1].started_at if status.history else None
         if started is not None:
-            key = (name, happening.value)
+            key = (name, priority, happening.value)
             if key not in self._durations:
                 self._durations[key] = Histogram(_DURATIONS, SECOND)
             self._durations[key].observe(max(0, at - started))
@@ -188,8 +243,8 @@ class Metrics(Watcher):
             self._types.add(task_type)
         return task_type
 
-    def _new_type(self, task_type: str) -> Histogram:
-        return self._completed.setdefault(self._known(task_type), Histogram(_DURATIONS, SECOND))
+    def _new_type(self, task_type: str, priority: Priority) -> Histogram:
+        return self._completed[priority].setdefault(self._known(task_type), Histogram(_DURATIONS, SECOND))
 
 
 def _by_one(histograms: Mapping[str, Histogram]) -> Samples:

@@ -19,6 +19,13 @@ QUEUE_OLDEST_AGE: Final = Family(
     ("queue", "priority"),
     "How long the ready task that has waited longest has waited; 0 if none waits.",
 )
+AT_RISK: Final = Family(
+    "fairlead_tasks_at_risk",
+    _GAUGE,
+    _STORE,
+    ("queue", "priority"),
+    "Ready tasks that have waited for more than half of the time after which nothing new can pass them.",
+)
 QUEUE_PAUSED: Final = Family(
     "fairlead_queue_paused", _GAUGE, _STORE, ("queue",), "Whether a queue is paused: 1 if it is."
 )
@@ -50,7 +57,7 @@ DURATION: Final = Family(
     "fairlead_task_duration_seconds",
     _HISTOGRAM,
     _PROCESS,
-    ("type", "status"),
+    ("type", "priority", "status"),
     "How long attempts took, by how they ended: completed, failed, dead_letter, cancelled, retrying or handed_back.",
 )
 COMPLETED: Final = Family(
@@ -64,8 +71,15 @@ RETRIES: Final = Family(
     "fairlead_task_retries_total",
     _COUNTER,
     _PROCESS,
-    ("type", "reason"),
+    ("type", "priority", "reason"),
     "Attempts after which the task is tried again: failed, timed_out, worker_lost or crashed.",
+)
+TRANSITIONS: Final = Family(
+    "fairlead_task_transitions_total",
+    _COUNTER,
+    _PROCESS,
+    ("from", "to"),
+    "Changes of state, by the state left and the state come to; from new when submitted, to removed at the end.",
 )
 FAILED: Final = Family(
     "fairlead_tasks_failed_total",
@@ -88,8 +102,25 @@ FOREIGN: Final = Family(
     (),
     "Claims of workers of one tenant that met another's task in a queue that is bound to it, and returned it unseen.",
 )
+DEAD_LETTERS_WAITING: Final = Family(
+    "fairlead_dead_letters", _GAUGE, _STORE, ("type",), "Dead letters that wait to be replayed or discarded, by type."
+)
+DEAD_LETTER_ALERT: Final = Family(
+    "fairlead_dead_letter_alert_threshold",
+    _GAUGE,
+    _STORE,
+    ("type",),
+    "From how many dead letters of a type on there is an alert; for those types that have any, and a threshold.",
+)
 DEAD_LETTER_SIZE: Final = Family(
     "fairlead_dead_letter_size", _GAUGE, _STORE, (), "Dead letters that wait to be replayed or discarded."
+)
+CIRCUIT_STATE: Final = Family(
+    "fairlead_circuit_state",
+    _GAUGE,
+    _STORE,
+    ("type", "state"),
+    "Circuits of a task type in a state, closed, open or half_open: 1 in the state that it is in, 0 in the others.",
 )
 QUARANTINED: Final = Family(
     "fairlead_quarantined_records",
@@ -105,6 +136,13 @@ WORKERS: Final = Family(
     _STORE,
     ("status",),
     "Workers: active, draining, or dead (within the last hour: without a heartbeat for one lease length).",
+)
+WORKER_FAILURES: Final = Family(
+    "fairlead_worker_failures_total",
+    _COUNTER,
+    _PROCESS,
+    ("reason",),
+    "Workers that failed: lost (no heartbeat for one lease length) or crashed (an isolated handler's process ended).",
 )
 CAPACITY_USED: Final = Family(
     "fairlead_worker_capacity_used_ratio",
@@ -153,8 +191,9 @@ STORE_INTACT: Final = Family(
 )
 
 CATALOGUE: Final = (
-    QUEUE_DEPTH, QUEUE_OLDEST_AGE, QUEUE_PAUSED, QUEUE_WAIT, SUBMITTED, REFUSED, PROMOTED, DURATION, COMPLETED, RETRIES,
-    FAILED, DEAD_LETTERS, FOREIGN, DEAD_LETTER_SIZE, QUARANTINED, TASK_STATE, WORKERS, CAPACITY_USED,
-    HEARTBEAT_FAILURES, STORE_SECONDS, BATCH_SIZE, SCHEDULE_LATE, JOURNAL_BEHIND, STORE_INTACT,
+    QUEUE_DEPTH, QUEUE_OLDEST_AGE, AT_RISK, QUEUE_PAUSED, QUEUE_WAIT, SUBMITTED, REFUSED, PROMOTED, DURATION, COMPLETED,
+    TRANSITIONS, RETRIES, FAILED, DEAD_LETTERS, FOREIGN, DEAD_LETTER_SIZE, DEAD_LETTERS_WAITING, DEAD_LETTER_ALERT,
+    CIRCUIT_STATE, QUARANTINED, TASK_STATE, WORKERS, WORKER_FAILURES, CAPACITY_USED, HEARTBEAT_FAILURES, STORE_SECONDS,
+    BATCH_SIZE, SCHEDULE_LATE, JOURNAL_BEHIND, STORE_INTACT,
 )  # fmt: skip
 """All of them, in the order of the reference."""

@@ -10,6 +10,7 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.core.instant import SECOND, Span
 from fairlead.core.queues.order import Table
 from fairlead.core.task import QUEUED, Priority, Task
+from fairlead.engine.metrics.starvation import AtRisk, StarvationCount
 from fairlead.engine.stats import Stats
 
 _FRESH: Final[Span] = SECOND
@@ -31,18 +32,25 @@ class Depths:
         """What was submitted here while the counting was under way."""
         self._counted: Span | None = None
         self._counting: asyncio.Task[Stats] | None = None
-        self._recent: tuple[Span, Stats, Span] | None = None
+        self._recent: tuple[Span, Stats, Span, AtRisk] | None = None
+        self._starving = StarvationCount(engine.store, engine.clock, lambda queue: engine.book.settings_of(queue).order)
 
     async def stats(self) -> Stats:
         """The engine's stats; those who ask at the same time are answered together."""
         return await asyncio.shield(self._count())
 
-    async def recent(self) -> tuple[Stats, Span]:
-        """The stats, and how late the most overdue schedule is, at most a second old."""
+    async def recent(self) -> tuple[Stats, Span, AtRisk]:
+        """The stats, and how late the most overdue schedule is, at most a second old; and which tasks may starve."""
         now = self._engine.clock.monotonic()
         if self._recent is None or now - self._recent[0] >= _FRESH:
             stats, late = await asyncio.gather(self.stats(), self._engine.schedules.lateness())
-            self._recent = now, stats, late
+            oldest = {
+                (name, priority): line.oldest_age
+                for name, queue in stats.queues.items()
+                for priority, line in queue.lines.items()
+                if line.oldest_age
+            }
+            self._recent = now, stats, late, await self._starving.count(oldest)
         return self._recent[1:]
 
     async def ready(self) -> bool:
