@@ -118,7 +118,7 @@ class Configuration(Keys, frozen=True, kw_only=True):
             queue_bound=self.queue_bound,
             sweep_interval=span(self.sweep_interval_seconds),
             dead_letter_alert=self.dead_letter_alert,
-            dead_letter_alerts=tuple(map(_alert, self.dead_letter_alerts)),
+            dead_letter_alerts=_alerts("dead_letter_alerts", self.dead_letter_alerts, "a type", "send_mail:100"),
             admission_allow=tuple(_several(self.admission_allow or "")),
         )
 
@@ -134,6 +134,10 @@ class Configuration(Keys, frozen=True, kw_only=True):
             rates=standard.rates if rates is None else tuple(Rate.parse(each) for each in _several(rates)),
             in_flight=standard.in_flight if self.admission_in_flight is None else self.admission_in_flight,
         )
+
+    def queue_alerts(self) -> tuple[tuple[str, int], ...]:
+        """The queues whose dead letters a server alerts of, and from how many on."""
+        return _alerts("dead_letter_queue_alerts", self.dead_letter_queue_alerts, "a queue", "mail:100")
 
     def _order(self) -> Policy:
         match self.order_policy:
@@ -171,11 +175,15 @@ def _several(written: str) -> list[str]:
     return [each.strip() for each in written.split(",") if each.strip()]
 
 
-def _alert(written: str) -> tuple[str, int]:
-    kind, _, count = written.rpartition(":")
-    if not kind or not count.isdecimal() or int(count) < 1:
-        raise InvalidSettings(f"dead_letter_alerts cannot be {shown(written)}; use a type and a number: send_mail:100")
-    return kind, int(count)
+def _alerts(key: str, written: Iterable[str], what: str, example: str) -> tuple[tuple[str, int], ...]:
+    return tuple(_alert(key, each, what, example) for each in written)
+
+
+def _alert(key: str, written: str, what: str, example: str) -> tuple[str, int]:
+    name, _, count = written.rpartition(":")
+    if not name or not count.isdecimal() or int(count) < 1:
+        raise InvalidSettings(f"{key} cannot be {shown(written)}; use {what} and a number: {example}")
+    return name, int(count)
 
 
 class _Said(Struct, frozen=True):

@@ -130,6 +130,16 @@ class Keys(Struct, frozen=True, kw_only=True):
     dead_letter_alert: Annotated[Count | None, "Dead letters of one type from which on to alert; none for never"] = None
     dead_letter_alerts: Annotated[Names, "The same for single types: send_mail:100,resize:10"] = ()
 
+    dead_letter_queue_alerts: Annotated[
+        Names, "Dead letters in single queues from which on a server alerts: mail:100,images:10"
+    ] = ()
+    dead_letter_alert_pause_seconds: Annotated[
+        Seconds, "Time between two alerts of a server about one type or queue"
+    ] = 900.0
+    dead_letter_webhook: Annotated[
+        Hidden | None, "URL that a server calls with its dead-letter alerts, or none; webhook_* apply"
+    ] = None
+
     defaults_critical_max_retries: Annotated[Tries, "Retries of a critical task"] = 5
     defaults_critical_timeout_seconds: Annotated[Period, "How long an attempt of a critical task may take"] = 300.0
     defaults_high_max_retries: Annotated[Tries, "Retries of a high task"] = 5

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import Instant
+from fairlead.core.instant import Instant, Span
 from fairlead.core.query.query import Query, term
 from fairlead.core.task import State
 
@@ -51,6 +51,41 @@ class TypeCount(Struct, frozen=True, kw_only=True):
     def alert(self) -> bool:
         """Whether there are so many."""
         return self.alert_at is not None and self.count >= self.alert_at
+
+
+class Burst(Struct, frozen=True, kw_only=True):
+    """What was told of the dead letters of one task type, or of one queue, that has an alert threshold.
+
+    They are a burst from the alert on until as many are dealt with, or none has been added for a while. A burst is told
+    once. What is left of it does not count towards the next.
+    """
+
+    known: int = 0
+    """How many there were that do not count towards the next alert."""
+    seen: int = 0
+    """How many there were at the last look."""
+    grew_at: Span = 0
+    told_at: Span | None = None
+    under_way: bool = False
+
+    def after(self, count: int, threshold: int, now: Span, pause: Span) -> Burst:
+        """The same after a look at this moment of a steady clock; it is an alert if it was told of just then.
+
+        No two alerts are less than a pause apart.
+        """
+        known, under_way = min(self.known, count), self.under_way
+        grew_at = now if count > self.seen else self.grew_at
+        if under_way and (count - known < threshold or now - grew_at >= pause):
+            known, under_way = count, False
+        rested = self.told_at is None or now - self.told_at >= pause
+        if not under_way and rested and count - known >= threshold:
+            return Burst(known=known, seen=count, grew_at=now, told_at=now, under_way=True)
+        return Burst(known=known, seen=count, grew_at=grew_at, told_at=self.told_at, under_way=under_way)
+
+    def is_over(self, now: Span, pause: Span) -> bool:
+        """Whether nothing needs to be remembered of it."""
+        rested = self.told_at is None or now - self.told_at >= pause
+        return rested and not self.under_way and not self.known
 
 
 class Groups(Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from fairlead.server.http.protocols import SUPPORTED, protocols_of
 from fairlead.server.http.submit_batcher import Together
 from fairlead.server.http.tls import TlsListener
 from fairlead.server.listeners import BACKLOG, Binding, Listeners
+from fairlead.server.live.dead_letter_alert import Call, DeadLetterAlert
 from fairlead.server.settings import ServerSettings
 from fairlead.server.state import Hub
 
@@ -51,8 +52,12 @@ async def open_server(
     *,
     sweep: bool = True,
     metrics: Metrics | None = None,
+    webhook: Call | None = None,
 ) -> Server:
-    """A server that listens already; refused when it would let in anybody from beyond this machine."""
+    """A server that listens already; refused when it would let in anybody from beyond this machine.
+
+    `webhook` is called when there are as many dead letters as a threshold.
+    """
     keyring = Keyring(engine)
     listeners = Listeners(binding)
     try:
@@ -68,7 +73,7 @@ async def open_server(
         # An outage must not keep a server from starting, nor a store that is only read: the first key asks again.
         with contextlib.suppress(StoreError):
             await engine.begin_key_scopes()
-        return Server(Hub(engine, settings, gate, metrics), listeners, binding, sweep=sweep)
+        return Server(Hub(engine, settings, gate, metrics), listeners, binding, sweep=sweep, webhook=webhook)
     except BaseException:
         listeners.close()
         raise
@@ -94,12 +99,15 @@ async def _check_exposed(keyring: Keyring, binding: Binding, listeners: Listener
 class Server:
     """A server and its life. It is a `fairlead.worker.process.Service`."""
 
-    def __init__(self, hub: Hub, listeners: Listeners, binding: Binding, *, sweep: bool = True) -> None:
+    def __init__(
+        self, hub: Hub, listeners: Listeners, binding: Binding, *, sweep: bool = True, webhook: Call | None = None
+    ) -> None:
         """With `sweep` it answers alarms too, for a store whose workers all come over HTTP."""
         self.hub = hub
         self.url = listeners.url
         self._listeners = listeners
         self._sweep = sweep
+        self._alert = DeadLetterAlert(hub.engine, hub.depths, hub.settings, webhook)
         self._peers = Peers(hub.settings, binding.trusted_proxies)
         self._uvicorn = _Uvicorn(_config(hub, binding, self._peers), listeners.tls, self._peers)
         _quieten()
@@ -108,6 +116,8 @@ class Server:
         """Serve until asked to leave; then finish what was accepted."""
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(self._wind_down()), group.create_task(self.hub.history.run())]
+            if self._alert.is_wanted:
+                beside.append(group.create_task(self._alert.run()))
             if self._sweep:
                 beside.append(group.create_task(Sweeper(self.hub.engine, log=log).run()))
             await self._uvicorn.serve(sockets=self._listeners.sockets)

@@ -36,5 +36,11 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """When submits are refused while tasks flood in; never, unless said."""
     session_seconds: float = 12 * 3600.0
     """How long a browser stays logged in."""
+    dead_letter_queue_alerts: tuple[tuple[str, int], ...] = ()
+    """From how many dead letters in these queues on the server tells of them; of task types the engine's settings say
+    so."""
+    dead_letter_alert_pause_seconds: float = 900.0
+    """How long after one alert the next of the same task type or queue may come, and how long none may be added for the
+    next to be of something new."""
     try_it: bool = False
     """Whether the dashboard offers to submit tasks to play with."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
@@ -22,7 +23,7 @@ from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
 from fairlead.core import extras
-from fairlead.core.errors import InvalidSettings
+from fairlead.core.errors import InvalidSettings, Reject
 from fairlead.core.text.secret_mask import masked
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.storage.open import check_journal, check_url
@@ -133,6 +134,8 @@ async def open_server(
         connection_limit=configuration.connection_limit,
         connection_limit_per_peer=configuration.connection_limit_per_peer,
         session_seconds=configuration.session_seconds,
+        dead_letter_queue_alerts=configuration.queue_alerts(),
+        dead_letter_alert_pause_seconds=configuration.dead_letter_alert_pause_seconds,
         try_it=try_it or configuration.try_it,
     )
     binding = Binding(
@@ -145,8 +148,29 @@ async def open_server(
         trusted_proxies=configuration.trusted_proxies or "",
         grace_seconds=configuration.drain_seconds,
     )
+    webhook = _dead_letter_webhook(configuration)
     allow_files(settings.connection_limit)
-    return await running.open_server(engine, binding, settings, sweep=sweep, metrics=metrics)
+    return await running.open_server(engine, binding, settings, sweep=sweep, metrics=metrics, webhook=webhook)
+
+
+def _dead_letter_webhook(configuration: Configuration) -> Callable[[object], object] | None:
+    """What calls the webhook of dead-letter alerts, under the rules for those of tasks; None if there is none."""
+    url = configuration.dead_letter_webhook
+    if url is None:
+        return None
+    from fairlead.worker.builtin.outbound import parse_target
+    from fairlead.worker.builtin.webhook import Sender
+
+    try:
+        parse_target(url, allow_http=configuration.webhook_allow_http)
+    except Reject as error:
+        raise InvalidSettings(f"dead_letter_webhook cannot be used: {error}") from None
+    sender = Sender(
+        allow_private=configuration.webhook_allow_private,
+        allow_http=configuration.webhook_allow_http,
+        timeout=configuration.webhook_timeout_seconds,
+    )
+    return functools.partial(sender.webhook, url)
 
 
 def _root_path(written: str | None) -> str:
