@@ -18,7 +18,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, Task
 from fairlead.core.transitions import TRANSITIONS
 from fairlead.engine.engine import Settlement
-from fairlead.engine.metrics.collector import MOST_NAMES, Metrics
+from fairlead.engine.metrics.collector import MOST_DURATIONS, MOST_NAMES, Metrics
 from fairlead.engine.metrics.names import CATALOGUE, DURATION
 from fairlead.engine.metrics.prometheus import Family, Histogram, MetricKind, MetricSource, render
 from fairlead.engine.metrics.timed_store import measured
@@ -211,6 +211,27 @@ async def test_a_hostile_task_type_cannot_make_metrics_grow_without_bound(bench:
         assert "other" in types
     assert page.value("fairlead_tasks_submitted_total", type="other", priority="medium") == 2 * MOST_NAMES
     assert page.value("fairlead_tasks_completed_total", type="other", status="completed") == MOST_NAMES
+
+
+async def test_types_in_all_priorities_and_with_all_ends_do_not_make_durations_grow_without_bound(
+    bench: Counted,
+) -> None:
+    outcomes: list[Outcome] = [Completed(), Failed(failure=BOOM, retriable=False), CancelConfirmed()]
+    wishes = [
+        a_wish(type=f"type-{number}", priority=priority)
+        for number in range(MOST_NAMES)
+        for priority in Priority
+        for _ in outcomes
+    ]
+    await bench.engine.submit_many(wishes)
+    tasks = await bench.claim(len(wishes))
+    for task, outcome in zip(sorted(tasks, key=lambda task: task.spec.type), outcomes * len(tasks), strict=False):
+        await bench.settle(task, outcome)
+    (durations,) = [each for each in bench.page.families if each.name == DURATIONS]
+    counts = [sample for sample in durations.samples if sample.name.endswith("_count")]
+    assert MOST_DURATIONS < len(counts) <= MOST_DURATIONS + len(Priority) * len(outcomes)
+    assert sum(sample.value for sample in counts) == len(wishes)
+    assert {sample.labels["type"] for sample in counts} > {"other"}
 
 
 async def test_operations_of_the_store_are_timed_and_their_batches_counted(bench: Counted) -> None:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.status import has_crashed
-from fairlead.core.task import COMPLETED, EXECUTING, Priority, State, Task
+from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, Priority, State, Task
 from fairlead.core.transitions import state_before
 from fairlead.engine.events.observers import Happening, Occurrence, Watcher, happening_of
 from fairlead.engine.metrics import names
@@ -24,6 +24,8 @@ from fairlead.storage.protocol import Store
 
 MOST_NAMES: Final = 200
 """How many task types, or queues, have numbers of their own; the rest are counted together."""
+MOST_DURATIONS: Final = 1_000
+"""How many histograms of durations there are, by type, priority and end; the rest is counted as of other types."""
 OTHER: Final = "other"
 """The name of the rest."""
 
@@ -93,7 +95,7 @@ class Metrics(Watcher):
                 elif not status.history:
                     key = (self._known(task.spec.type), status.priority)
                     self._submitted[key] = self._submitted.get(key, 0) + 1
-                    if status.state is State.SCHEDULED:
+                    if status.state is not QUEUED:
                         self._scheduled += 1
                 else:
                     self._count(task, at)
@@ -232,6 +234,8 @@ class Metrics(Watcher):
         if started is not None:
             key = (name, priority, happening.value)
             if key not in self._durations:
+                key = (self._room(name), priority, happening.value)
+            if key not in self._durations:
                 self._durations[key] = Histogram(_DURATIONS, SECOND)
             self._durations[key].observe(max(0, at - started))
 
@@ -244,7 +248,15 @@ class Metrics(Watcher):
         return task_type
 
     def _new_type(self, task_type: str, priority: Priority) -> Histogram:
-        return self._completed[priority].setdefault(self._known(task_type), Histogram(_DURATIONS, SECOND))
+        """Where a task is counted that has completed: found at once the next time, unless it is with the rest."""
+        completed, name = self._completed[priority], self._known(task_type)
+        if name not in completed:
+            name = self._room(name)
+        return completed.setdefault(name, Histogram(_DURATIONS, SECOND))
+
+    def _room(self, name: str) -> str:
+        """The name of a type, if there is room for one more histogram of its durations."""
+        return name if len(self._durations) + sum(map(len, self._completed)) < MOST_DURATIONS else OTHER
 
 
 def _by_one(histograms: Mapping[str, Histogram]) -> Samples:
