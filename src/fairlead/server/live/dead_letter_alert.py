@@ -17,7 +17,7 @@ from msgspec import Struct
 from fairlead.admin.engine import AdminEngine
 from fairlead.core.dead_letters import Burst
 from fairlead.core.errors import StoreError
-from fairlead.core.instant import MINUTE, Span, span
+from fairlead.core.instant import MINUTE, SECOND, Span
 from fairlead.core.task import State
 from fairlead.engine.runtime.logger import Logger
 from fairlead.engine.stats import Stats
@@ -76,7 +76,7 @@ class DeadLetterAlert:
         self._engine = engine
         self._depths = depths
         self._queues = dict(settings.dead_letter_queue_alerts)
-        self._pause = span(settings.dead_letter_alert_pause_seconds)
+        self._pause = round(settings.dead_letter_alert_pause_seconds * SECOND)
         self._call = call
         self._bursts: dict[_Subject, Burst] | None = None
         self._pending: list[Excess] = []
