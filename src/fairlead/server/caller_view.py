@@ -24,8 +24,8 @@ from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task
 from fairlead.core.tenancy import Role, check_holder, check_unbound, tenant_named
-from fairlead.engine.scheduler import template_of
 from fairlead.engine.metrics.starvation import AtRisk
+from fairlead.engine.scheduler import template_of
 from fairlead.engine.stats import Stats
 from fairlead.engine.worker_records import WorkerPresence
 from fairlead.server.auth.principal import Principal
