@@ -9,9 +9,9 @@ import pytest
 
 from fairlead.storage.open import open_store
 from tests.server.serving import Service
-from tests.servers.stores import database, empty_place, postgres, redis
+from tests.servers.stores import database, empty_place, place, postgres, redis
 
-__all__ = ["database", "in_memory", "postgres", "redis", "service", "store_url"]
+__all__ = ["database", "in_memory", "place", "postgres", "redis", "service", "store_url"]
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "postgresql"])

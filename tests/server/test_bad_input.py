@@ -47,7 +47,7 @@ WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"task_type": "a\0"}, "task_type"),
     ({"task_type": "x" * 201}, "task_type"),
     ({"priority": "urgent"}, "priority"),
-    ({"priority": 1}, "priority"),
+    ({"priority": 5}, "priority"),
     ({"parameters": []}, "parameters"),
     ({"parameters": "text"}, "parameters"),
     ({"parameters": None}, "parameters"),

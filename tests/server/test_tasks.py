@@ -55,6 +55,7 @@ async def test_a_submit_takes_every_field(service: Service) -> None:
     )
     assert (answer["status"], answer["queue_position"]) == ("scheduled", None)
     shown = await service.show(answer["task_id"], include_history=True)
+    assert shown.pop("state_history") == shown["history"]
     assert shown == {
         "task_id": answer["task_id"],
         "task_type": "render",

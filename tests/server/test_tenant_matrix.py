@@ -175,6 +175,7 @@ ROWS: Final[dict[str, Row]] = {
         shared_name=True,
     ),
     "POST /internal/workers/{worker_id}/poll": Row(about(WORKER + "/poll", lambda things: {}), unbound=403),
+    "POST /internal/workers/{worker_id}/start": Row(of_own_worker("start", held), 200, 409, 409),
     "POST /internal/workers/{worker_id}/progress": Row(
         of_own_worker("progress", lambda things: {**held(things), "percent": 40}), 200, 409, 409
     ),
@@ -198,7 +199,7 @@ ROWS: Final[dict[str, Row]] = {
 }
 
 CHANGING: Final = ("POST", "PUT", "PATCH", "DELETE")
-IDLE: Final = ("/resume", "/close")
+IDLE: Final = ("/resume", "/close", "/start")
 """What finds things as it would leave them."""
 GUARDED: Final = [endpoint for endpoint in ENDPOINTS if endpoint.role is not None]
 

@@ -59,7 +59,7 @@ def parted(block: Block) -> tuple[list[str], str]:
 async def test_every_request_of_the_page_is_answered_as_it_says(in_memory: Service) -> None:
     await in_memory.submit(parameters={"to": "kim@example.com"}, required_capabilities=["smtp"])
     told = [block for block in blocks(PAGE) if block.language == "http"]
-    assert len(told) == 2 * 9
+    assert len(told) == 2 * 10
     reader = Reader()
     for request, response in zip(told[::2], told[1::2], strict=True):
         (method, path), body = parted(request)

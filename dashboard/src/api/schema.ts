@@ -286,10 +286,12 @@ export interface HeartbeatNoted {
 export interface HeartbeatRequest {
   /** How many tasks it runs; as many as `running` names, if this is left out. */
   current_load?: number | null;
-  /** Whether it drains; as it said before, if this is left out. One that was asked to drain does, whatever it says. */
-  status?: "active" | "draining" | null;
-  /** The leases to renew. What is left out here is not renewed. */
-  running?: Running[];
+  /** Whether it drains; as it said before, if this is left out. One that was asked to drain does, whatever it says. `busy` means `active`. */
+  status?: "active" | "busy" | "draining" | null;
+  /** The leases to renew, and no others. If this is left out, all that the worker holds are renewed. */
+  running?: Running[] | null;
+  /** How it fares, any JSON value. Accepted and not kept. */
+  health?: unknown;
   /** False to learn what should be stopped without renewing anything. */
   renew?: boolean;
 }
@@ -395,7 +397,7 @@ export interface OperationRequest {
   /** After how many tasks it stops, to go on when it is resumed. */
   canary?: number | null;
   /** The priority that replayed tasks are queued with instead of their own; `prioritize` needs it. */
-  new_priority?: "critical" | "high" | "low" | "medium" | "normal" | null;
+  new_priority?: "critical" | "high" | "medium" | "low" | "normal" | 1 | 2 | 3 | 4 | null;
   /** Whether replayed tasks have all their retries, and their first timeout, again. */
   reset_retry_count?: boolean;
 }
@@ -498,8 +500,11 @@ export interface ProgressNoted {
 /** How far an attempt is. */
 export interface ProgressRequest {
   task_id: string;
-  lease: string;
+  /** As in a result. */
+  lease?: string | null;
+  /** May be called `progress_percent`, too. */
   percent: number;
+  /** May be called `status_message`, too. */
   message?: string;
   /** As in a heartbeat. */
   allowance_seconds?: number;
@@ -591,7 +596,7 @@ export interface QueueChange {
   /** How the next task is chosen. */
   order?: PromoteOrder | StrictOrder | HeadStartOrder | WeightedOrder | null;
   /** The priority of a task that names none. */
-  priority?: "critical" | "high" | "low" | "medium" | "normal" | null;
+  priority?: "critical" | "high" | "medium" | "low" | "normal" | 1 | 2 | 3 | 4 | null;
   /** How long an attempt may take of a task that does not say so itself. */
   timeout_seconds?: number | null;
   /** How often a task is retried that does not say so itself. */
@@ -733,16 +738,19 @@ export interface ReplayRequest {
   /** Whether it has all its retries, and its first timeout, again. */
   reset_retry_count?: boolean;
   /** The priority that it is queued with instead of its own. */
-  new_priority?: "critical" | "high" | "low" | "medium" | "normal" | null;
+  new_priority?: "critical" | "high" | "medium" | "low" | "normal" | 1 | 2 | 3 | 4 | null;
 }
 
 /** What went wrong in an attempt. */
 export interface ReportedError {
   message: string;
+  /** The name of the error. May be called `code`, too. */
   type?: string;
-  /** Whether another attempt may help; only of a `failed` result. */
+  /** Whether another attempt may help; only of a `failed` result. May be called `retryable`, too. */
   retriable?: boolean;
   traceback?: string | null;
+  /** Whatever else is known of it, any JSON value: kept as its traceback, if it has none. */
+  details?: unknown;
   /** What else the error goes by, for the retry rules of the task: its name with its module, and those of the types that it derives from, nearest first. */
   names?: string[];
 }
@@ -756,7 +764,8 @@ export interface RestoreRequest {
 /** How an attempt ended. */
 export interface Result {
   task_id: string;
-  lease: string;
+  /** The lease that came with the task. Without it the worker's id stands for it, if this registration of the worker has the task, and the worker was never given it before. */
+  lease?: string | null;
   /** `timed_out`: stopped at its timeout. `crashed`: it took its process down. `cancelled`: stopped because cancel was asked. `handed_back`: not tried to its end, and no retry is spent. */
   status: "cancelled" | "completed" | "crashed" | "failed" | "handed_back" | "timed_out";
   /** Of a `completed` one: any JSON value. */
@@ -765,6 +774,8 @@ export interface Result {
   error?: ReportedError | null;
   /** Of a `failed` or `handed_back` one: when to try again, instead of what its backoff says. */
   retry_after_seconds?: number | null;
+  /** How long it took by the worker's clock. Accepted and not kept: the server knows when it began and ended. */
+  execution_duration_seconds?: number;
 }
 
 /** The answer to a result, or under `results` to several. */
@@ -976,6 +987,20 @@ export interface Standing {
   quarantined: Record<string, number>;
 }
 
+/** The answer to a start. */
+export interface StartNoted {
+  acknowledged: boolean;
+  /** Whether the attempt is to be stopped, and its result to be `cancelled`. */
+  cancel: boolean;
+}
+
+/** A worker begins with a task. */
+export interface StartRequest {
+  task_id: string;
+  /** The lease that came with the task, if the worker keeps it. */
+  lease?: string | null;
+}
+
 /** Where a task is in its life. */
 export const STATES = ["scheduled", "queued", "executing", "completed", "failed", "dead_letter", "cancelled"] as const;
 export type State = (typeof STATES)[number];
@@ -987,11 +1012,11 @@ export interface StrictOrder {
 
 /** A task to submit. What is left out is filled in from the settings of the server. */
 export interface SubmitRequest {
-  /** What the task is: workers have handlers by this name. */
+  /** What the task is: workers have handlers by this name. May be called `type`, too. */
   task_type: string;
-  /** How urgent it is: what its queue says if this is left out, which is `medium` unless it was changed; `normal` is another word for that. */
-  priority?: "critical" | "high" | "low" | "medium" | "normal" | null;
-  /** What its handler is given; kept and handed on as it is written, to the digit. */
+  /** How urgent it is: what its queue says if this is left out, which is `medium` unless it was changed; `normal` is another word for that. Or a number, from 1 for `low` to 4 for `critical`. */
+  priority?: "critical" | "high" | "medium" | "low" | "normal" | 1 | 2 | 3 | 4 | null;
+  /** What its handler is given; kept and handed on as it is written, to the digit. May be called `payload`, too. */
   parameters?: Record<string, unknown>;
   /** What a worker must be able to do to take it. */
   required_capabilities?: string[];
@@ -1012,7 +1037,7 @@ export interface SubmitRequest {
   delay_seconds?: number | null;
   /** The same key again, in the same queue and of the same tenant, is answered with the task that has it. */
   idempotency_key?: string | null;
-  /** On whose behalf; a key that is bound to a tenant may leave it out and can name no other. */
+  /** On whose behalf; a key that is bound to a tenant may leave it out and can name no other. May be called `user_id`, too. */
   tenant?: string | null;
   /** Words to find it by. */
   tags?: string[];
@@ -1208,11 +1233,11 @@ export interface TaskProgress {
 
 /** The task that a schedule submits: what can be said in a submit, except when it is due. */
 export interface TaskTemplate {
-  /** What the task is: workers have handlers by this name. */
+  /** What the task is: workers have handlers by this name. May be called `type`, too. */
   task_type: string;
   /** How urgent it is; `normal` is another word for medium. */
-  priority?: "critical" | "high" | "low" | "medium" | "normal" | null;
-  /** What its handler is given; kept and handed on as it is written, to the digit. */
+  priority?: "critical" | "high" | "medium" | "low" | "normal" | 1 | 2 | 3 | 4 | null;
+  /** What its handler is given; kept and handed on as it is written, to the digit. May be called `payload`, too. */
   parameters?: Record<string, unknown>;
   /** What a worker must be able to do to take it. */
   required_capabilities?: string[];
@@ -1227,7 +1252,7 @@ export interface TaskTemplate {
   retry_rules?: RetryRule[];
   /** The line that it waits in. */
   queue?: string;
-  /** On whose behalf; a key that is bound to a tenant may leave it out and can name no other. */
+  /** On whose behalf; a key that is bound to a tenant may leave it out and can name no other. May be called `user_id`, too. */
   tenant?: string | null;
   /** Words to find it by; `schedule:` and the schedule's name is added to them. */
   tags?: string[];
@@ -1297,6 +1322,8 @@ export interface TaskWhole {
   retry_rules: RetryRule[];
   /** Every transition, the oldest first. Over HTTP, only if it is asked for. */
   history?: Transition[];
+  /** The same by another name. */
+  state_history?: Transition[];
 }
 
 /** How many tasks ended lately. */
@@ -1732,6 +1759,11 @@ export interface Endpoints {
   "POST /internal/workers/{worker_id}/poll": {
     request: { path: { worker_id: string }; body: PollRequest };
     answer: Polled;
+  };
+  /** Acknowledge that an attempt begins */
+  "POST /internal/workers/{worker_id}/start": {
+    request: { path: { worker_id: string }; body: StartRequest };
+    answer: StartNoted;
   };
   /** Report the progress of an attempt */
   "POST /internal/workers/{worker_id}/progress": {

@@ -36,6 +36,7 @@ from fairlead.core.task import Priority, State, Task
 from fairlead.core.tenancy import UNBOUND
 from fairlead.engine.dependencies import shown_to, unknown_parent
 from fairlead.engine.engine import Settlement
+from fairlead.engine.held_tasks import leased_tasks
 from fairlead.engine.metrics.throughput import Throughput
 from fairlead.engine.search import Found
 from fairlead.engine.stats import Stats, worker_stats
@@ -244,9 +245,8 @@ class TenantEngine:
         return [next(settled) if self._sees(said.task) else LeaseLost(said.task.id) for said in settlements]
 
     async def held_by(self, worker: WorkerId, *, limit: int) -> list[Task]:
-        """Tasks that a worker executes, as far as they are listed."""
-        held = Filter(states=frozenset({State.EXECUTING}), worker=worker)
-        return [task for task in await self._engine.find(held, limit=limit) if self._sees(task)]
+        """Tasks that a worker executes."""
+        return [task for task in await leased_tasks(self._engine.store, worker, limit=limit) if self._sees(task)]
 
     async def _beat(self, beats: Sequence[Beat], *, renew: bool) -> list[Pulse]:
         ask = self._engine.heartbeat if renew else self._engine.look

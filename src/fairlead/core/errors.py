@@ -265,10 +265,13 @@ class Forbidden(FairleadError):
 class LeaseLost(FairleadError):
     """The attempt no longer holds the task, so what it says of the task is refused."""
 
-    def __init__(self, task_id: str) -> None:
-        super().__init__(
-            f"the lease on task {task_id} is lost: it ended or the task was taken over; drop this attempt's outcome"
-        )
+    def __init__(
+        self,
+        task_id: str,
+        why: str = "it ended or the task was taken over",
+        remedy: str = "drop this attempt's outcome",
+    ) -> None:
+        super().__init__(f"the lease on task {task_id} is lost: {why}; {remedy}")
         self.task_id = task_id
 
 

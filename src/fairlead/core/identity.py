@@ -82,6 +82,16 @@ def parse_task_id(text: str) -> TaskId:
     return TaskId(candidate)
 
 
+def registered_token(token: LeaseToken, registration: str) -> LeaseToken:
+    """A lease token that names the registration of the worker that it is for; none is named by an empty one."""
+    return LeaseToken(f"{token}={registration}") if registration else token
+
+
+def registration_of(token: str) -> str:
+    """The registration that a lease token names; empty if it names none."""
+    return token.partition("=")[2]
+
+
 def check_name(field: str, name: str) -> str:
     """A name that every store can use in a key: queue, type, capability, tag."""
     return known_name(field, check_type(field, name, str, "write a name such as 'mail'"))

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from msgspec.structs import replace
 
-from fairlead.core.errors import WrongState
+from fairlead.core.errors import LeaseLost, WrongState
 from fairlead.core.events import (
     AlarmRang,
     CancelAsked,
@@ -30,6 +30,7 @@ from fairlead.core.events import (
     Returned,
     TimedOut,
 )
+from fairlead.core.identity import LeaseToken, WorkerId, registration_of
 from fairlead.core.instant import Instant, Span
 from fairlead.core.retry import TIMEOUT, RetryRule, backoff_of, rule_for
 from fairlead.core.settings import Rules
@@ -120,6 +121,37 @@ def settlement(lease: Lease, outcome: Outcome) -> str:
     said = (outcome.result or b"") if isinstance(outcome, Completed) else _said(outcome)
     # As bytes and then as digits, which takes half the time of formatting a number: every settle comes by here.
     return f"{lease.token}:{outcome.name}:{zlib.crc32(said).to_bytes(4, 'big').hex()}"
+
+
+def implied_token(task: Task, worker: WorkerId, registration: str) -> LeaseToken:
+    """The token that a worker means which names a task and no lease; raises LeaseLost if that cannot be told.
+
+    Its id stands for the lease if the lease names this registration of the worker, and if the worker was never given
+    the task before: or what it says late of its first attempt would be taken for what became of its second. Of the two
+    questions neither is one of clocks. A settle that is said again is known again, too.
+    """
+    status = task.status
+    lease = status.lease
+    if not registration:
+        raise LeaseLost(task.id, "nothing tells which registration of the worker speaks", "register again")
+    if lease is not None and lease.worker == worker and registration_of(lease.token) == registration:
+        if _was_given(status, worker):
+            raise LeaseLost(
+                task.id,
+                "the worker was given the task before, and without a lease nothing tells which attempt is meant",
+                "send the lease that came with the task, or register as a new worker after an attempt that failed",
+            )
+        return lease.token
+    said = LeaseToken((status.settled or "").partition(":")[0])
+    if registration_of(said) != registration:
+        raise LeaseLost(task.id, "it ended, the task was taken over, or the worker has registered again since")
+    return said
+
+
+def _was_given(status: Status, worker: WorkerId) -> bool:
+    """Whether an attempt before the current one was the worker's, or may have been: old lines of a history go."""
+    holders = {entry.attempt: entry.worker for entry in status.history}
+    return any(holders.get(attempt, worker) == worker for attempt in range(1, status.attempts))
 
 
 def _said(outcome: Failed | TimedOut | Crashed | HandedBack | CancelConfirmed) -> bytes:

@@ -25,7 +25,7 @@ from fairlead.core.circuit import (
     verdict,
 )
 from fairlead.core.errors import StoreError
-from fairlead.core.identity import LeaseToken, WorkerId
+from fairlead.core.identity import LeaseToken, WorkerId, registered_token, registration_of
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Status, Task
@@ -208,7 +208,7 @@ class Breakers:
                 log.info("circuit breaker of %s is closed: its tasks are claimed again", task_type)
 
     async def _probe(self, task_type: str, claim: Claim) -> list[Task]:
-        token, granted = self._new_token(), 0
+        token, granted = registered_token(self._new_token(), registration_of(claim.token)), 0
 
         def reserve(circuit: Circuit, now: Instant) -> Circuit:
             nonlocal granted

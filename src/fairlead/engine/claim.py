@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fairlead.core.errors import StoreError
 from fairlead.core.events import HandedBack, Returned
-from fairlead.core.identity import TaskId, WorkerId
+from fairlead.core.identity import TaskId, WorkerId, registered_token, registration_of
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Task
 from fairlead.engine.changes import Ledger, changed
@@ -40,6 +40,8 @@ class ClaimRequest(Struct, frozen=True):
     """None for any."""
     tenant: str | None = None
     """The only tenant whose tasks it may see; None for any."""
+    registration: str = ""
+    """The registration that the leases are to name."""
 
 
 class Claims:
@@ -91,7 +93,8 @@ class Claims:
         foreign: list[Task] = []
         try:
             for _ in range(_ROUNDS):
-                asked = replace(claim, limit=claim.limit - len(own), token=self._ids.token())
+                token = registered_token(self._ids.token(), registration_of(claim.token))
+                asked = replace(claim, limit=claim.limit - len(own), token=token)
                 try:
                     found = await self._take(asked)
                 except StoreError:
@@ -168,7 +171,7 @@ class Claims:
                 if queue not in book.paused and (wish.tenant is None or book.tenants.get(queue) == wish.tenant)
             ),
             worker=wish.worker,
-            token=self._ids.token(),
+            token=registered_token(self._ids.token(), wish.registration),
             now=self._clock.given(),
             lease=self._settings.lease,
             grace=self._settings.grace,

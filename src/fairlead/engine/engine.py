@@ -222,14 +222,16 @@ class Engine:
         capabilities: Collection[str] = (),
         types: Collection[str] | None = None,
         tenant: str | None = None,
+        registration: str = "",
     ) -> Coroutine[Any, Any, list[Task]]:
         """The best ready tasks for a worker, now executing under leases of their own.
 
         What is paused is left out; of a type that keeps failing, a few are taken as probes when its circuit says so.
         For a worker of one tenant only queues that are bound to it are looked at; a task of another's that is found
-        there waits again as if it had never been taken.
+        there waits again as if it had never been taken. The leases name the `registration` of the worker, if one is
+        given.
         """
-        return self._claims.claim(ClaimRequest(worker, queues, limit, capabilities, types, tenant))
+        return self._claims.claim(ClaimRequest(worker, queues, limit, capabilities, types, tenant, registration))
 
     def wait(
         self,

@@ -82,6 +82,9 @@ class WorkerPresence(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The id of the key that registered it, to which its id belongs; None for a worker without a key."""
     tenant: str | None = None
     """The tenant that the key is bound to."""
+    registration: str = ""
+    """Another one whenever a worker registers with a server, also again under the same id; its leases name it. Empty
+    for a worker that uses the store itself, or that an older server has registered."""
 
     @property
     def ownerless(self) -> bool:
@@ -173,6 +176,7 @@ class Presence:
         version: str = "",
         key: str | None = None,
         tenant: str | None = None,
+        registration: str = "",
     ) -> WorkerPresence:
         """Make a worker known; from now on it is expected to beat every `Settings.heartbeat`.
 
@@ -196,6 +200,7 @@ class Presence:
             heartbeat=self._settings.heartbeat,
             key=key,
             tenant=tenant,
+            registration=registration,
         )
         self._known[worker] = (present, await self._introduce(present))
         await self._tell(EventType.JOINED, present)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.server.auth.origins import SAFE_METHODS
@@ -16,7 +17,7 @@ from fairlead.server.docs.routes import Documents
 from fairlead.server.endpoint import Answer, Call, Served
 from fairlead.server.http.bodies import Decoder, Disconnected
 from fairlead.server.http.fast_response import direct_of, headers_of
-from fairlead.server.http.headers import SafeHeaders, head_of
+from fairlead.server.http.headers import SafeHeaders, head_of, warning_of
 from fairlead.server.http.path_table import PathTable, path_of
 from fairlead.server.http.problems import Refusal, refusal_for
 from fairlead.server.http.query_params import parse_query
@@ -166,16 +167,21 @@ class Desk:
             with allowance:
                 principal = await hub.gate.admit(scope, endpoint.role)
         body = None
+        ignored: tuple[str, ...] = ()
         if self._decode is not None:
-            body = await self._decode(await hub.bodies.read(scope, receive, self._limit))
+            body, ignored = await self._decode.read(await hub.bodies.read(scope, receive, self._limit))
         query = self._no_query if not scope["query_string"] or endpoint.query is Anything else None
         if query is None:
             query = parse_query(endpoint.query, scope["query_string"])
         call = Call(self._view_of(principal), scope["path_params"], query, body, scope, receive)
         if endpoint.patient:
-            return await endpoint.handler(call)
-        with allowance:
-            return await endpoint.handler(call)
+            answer = await endpoint.handler(call)
+        else:
+            with allowance:
+                answer = await endpoint.handler(call)
+        if ignored and isinstance(answer, Answer):
+            return replace(answer, headers=(*answer.headers, warning_of(ignored)))
+        return answer
 
 
 def _asks(shape: type[Any]) -> bool:

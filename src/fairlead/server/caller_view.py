@@ -17,7 +17,7 @@ from starlette.types import Scope
 
 from fairlead.admin.tenant_engine import TenantEngine
 from fairlead.core.errors import FairleadError
-from fairlead.core.identity import TaskId, WorkerId
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.queues.order import Table
 from fairlead.core.settings import Settings
@@ -188,6 +188,10 @@ class View:
         """Those of these workers that another key has registered."""
         return await self._hub.roster.of_others(self.principal, workers)
 
+    async def held_by(self, worker: WorkerPresence) -> list[tuple[TaskId, LeaseToken]]:
+        """What a worker holds under leases of its last registration, as of half a heartbeat ago."""
+        return await self._hub.held.of(worker.id, worker.registration)
+
     async def beat(self, worker: str, running: int, *, draining: bool | None) -> bool:
         """A worker is alive, and drains or not, or as before; whether it should drain."""
         return await self._hub.roster.beat(self.principal, worker, running, draining=draining)
@@ -216,7 +220,7 @@ class View:
             None if worker.types is None else frozenset(worker.types),
             self.principal.tenant,
         )
-        return await self._hub.dispatcher.poll(worker.id, wish, limit, seconds, gone)
+        return await self._hub.dispatcher.poll(worker.id, wish, limit, seconds, gone, worker.registration)
 
     async def pass_time(self, seconds: float, gone: asyncio.Future[object]) -> None:
         """Wait like a poll for which there is nothing."""

@@ -14,6 +14,7 @@ from fairlead.core.errors import StoreUnavailable
 from fairlead.core.explain.explanation import Cause
 from fairlead.core.queues.order import Table
 from fairlead.engine.engine import Submitted
+from fairlead.engine.held_tasks import HeldTasks
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.server.admission import Admission
 from fairlead.server.auth.gate import Gate
@@ -84,6 +85,7 @@ class Hub:
         self.stopping = asyncio.Event()
         """Set when the server is asked to leave: whatever waits or streams then comes to its end."""
         self.roster = Roster(engine)
+        self.held = HeldTasks(engine.store, engine.settings, engine.clock)
         self.dispatcher = Dispatcher(engine, self.stopping)
         self.broadcast = Broadcast(engine, self.stopping)
         self.bodies = BodyReader(self.settings.body_seconds)

@@ -293,6 +293,12 @@ class Lagging(Protocol):
         """One page of a listing that does not lag; it costs more."""
         ...
 
+    async def find_leased(
+        self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
+    ) -> list[Task]:
+        """One page of the executing tasks, from where their leases are kept: it needs nothing else of the store."""
+        ...
+
 
 @runtime_checkable
 class Journaled(Protocol):

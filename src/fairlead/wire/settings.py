@@ -26,8 +26,7 @@ from fairlead.core.queues.setting_fields import (
 from fairlead.core.validation import TEXT_LIMIT, span_of
 from fairlead.wire import retry as retrying
 from fairlead.wire.retry import RetryPolicy, backoff_of
-from fairlead.wire.tasks import Name
-from fairlead.wire.tasks import PriorityWord as PriorityShape
+from fairlead.wire.tasks import Name, PriorityGiven
 from fairlead.wire.words import PriorityName
 
 _YEAR: Final = 366 * 86_400
@@ -206,7 +205,7 @@ def _said_type(kind: Kind) -> Any:
         case Seconds():
             return Annotated[float, Meta(gt=0, le=LONGEST // SECOND)]
         case PriorityWord():
-            return PriorityShape
+            return PriorityGiven
         case RateText():
             return Annotated[str, Meta(pattern=_RATE)]
         case Text():

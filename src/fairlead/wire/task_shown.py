@@ -204,6 +204,8 @@ class TaskWhole(TaskBrief, kw_only=True):
     """What becomes of it after single kinds of errors."""
     history: list[Transition] | UnsetType = UNSET
     """Every transition, the oldest first. Over HTTP, only if it is asked for."""
+    state_history: list[Transition] | UnsetType = UNSET
+    """The same by another name."""
 
 
 def brief(task: Task, table: Table, now: Instant) -> TaskBrief:
@@ -219,12 +221,14 @@ def listed(task: Task, table: Table, now: Instant, *, parameters: bool = True) -
 
 def whole(task: Task, table: Table, now: Instant, *, history: bool = True) -> TaskWhole:
     """A task with everything."""
+    told = transitions(task) if history else UNSET
     return TaskWhole(
         **_fields(task, table, now),
         **_submitted(task),
         error=_error(task.status.failure, whole=True),
         result=Raw(b"null" if task.status.result is None else task.status.result),
-        history=transitions(task) if history else UNSET,
+        history=told,
+        state_history=told,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -15,6 +15,7 @@ from fairlead.core.retry import MOST_RETRIES
 from fairlead.core.submission import AFTER_LIMIT, NO_CAPABILITIES, Submission
 from fairlead.core.task import OnFailure, Priority, Task
 from fairlead.core.validation import span_of
+from fairlead.wire.aliases import NUMBERS
 from fairlead.wire.explanations import CauseShown
 from fairlead.wire.problems import Problem
 from fairlead.wire.retry import RetryPolicy, Rules, backoff_of, policy_of, rules_of, rules_shown
@@ -44,6 +45,10 @@ _CENTURY: Final = LONGEST_DELAY // SECOND
 
 # What the core checks with better words is only described here; what could overflow on the way to it is checked.
 PriorityWord: TypeAlias = Literal["critical", "high", "medium", "low", "normal"]
+PriorityGiven: TypeAlias = Annotated[
+    PriorityWord, Meta(extra_json_schema={"enum": [*get_args(PriorityWord), *map(int, NUMBERS)]})
+]
+"""A priority in a body, where a number does, too."""
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 Name: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_.:-]{1,200}$"})]
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(extra_json_schema={"maxItems": 50})]
@@ -60,9 +65,9 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     type: Name
     """What the task is: workers have handlers by this name."""
-    priority: PriorityWord | None = None
+    priority: PriorityGiven | None = None
     """How urgent it is: what its queue says if this is left out, which is `medium` unless it was changed; `normal` is
-    another word for that."""
+    another word for that. Or a number, from 1 for `low` to 4 for `critical`."""
     parameters: JsonObject = Raw(b"{}")
     """What its handler is given; kept and handed on as it is written, to the digit."""
     requires: Names = ()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.tenancy import Role
+from fairlead.wire.aliases import WorkerBody
 from fairlead.wire.endpoint import Empty, Endpoint
 from fairlead.wire.problems import Problem
 
@@ -17,15 +18,16 @@ _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[
 _Names: TypeAlias = Annotated[tuple[_Name, ...], Meta(max_length=1_000)]
 _Text: TypeAlias = Annotated[str, Meta(max_length=200)]
 _Allowance: TypeAlias = Annotated[float, Meta(ge=0, le=3_600)]
+_Duration: TypeAlias = Annotated[float, Meta(ge=0)]
 _Lease: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 # Checked by the core, which says more.
 _TaskId: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15}$"})]
 
-WorkerStatus: TypeAlias = Literal["active", "draining"]
+WorkerStatus: TypeAlias = Literal["active", "busy", "draining"]
 OutcomeWord: TypeAlias = Literal["completed", "failed", "timed_out", "crashed", "cancelled", "handed_back"]
 
 
-class RegisterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RegisterRequest(WorkerBody, frozen=True, kw_only=True):
     """A worker introduces itself."""
 
     capabilities: _Names = ()
@@ -59,7 +61,7 @@ class Registered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long past its timeout a task is held at the most; left out where it is the usual 10 seconds."""
 
 
-class PollRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PollRequest(WorkerBody, frozen=True, kw_only=True):
     """A worker asks for tasks."""
 
     available_capacity: Annotated[int, Meta(ge=0, le=100_000)] = 1
@@ -108,11 +110,12 @@ class Polled(Struct, frozen=True, kw_only=True):
     """Whether the worker is to ask for no more, end what it runs, and deregister."""
 
 
-class ProgressRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ProgressRequest(WorkerBody, frozen=True, kw_only=True, omit_defaults=True):
     """How far an attempt is."""
 
     task_id: _TaskId
-    lease: _Lease
+    lease: _Lease | None = None
+    """As in a result."""
     percent: Annotated[float, Meta(ge=0, le=100)]
     message: Annotated[str, Meta(max_length=2_000)] = ""
     allowance_seconds: _Allowance = 0.0
@@ -127,24 +130,29 @@ class ProgressNoted(Struct, frozen=True, kw_only=True):
     """Whether the attempt is to be stopped, and its result to be `cancelled`."""
 
 
-class ReportedError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReportedError(WorkerBody, frozen=True, kw_only=True):
     """What went wrong in an attempt."""
 
     message: str
     type: str = "Error"
+    """The name of the error."""
     retriable: bool = True
     """Whether another attempt may help; only of a `failed` result."""
     traceback: str | None = None
+    details: Raw | UnsetType = UNSET
+    """Whatever else is known of it, any JSON value: kept as its traceback, if it has none."""
     names: Annotated[tuple[_Text, ...], Meta(max_length=32)] = ()
     """What else the error goes by, for the retry rules of the task: its name with its module, and those of the types
     that it derives from, nearest first."""
 
 
-class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Result(WorkerBody, frozen=True, kw_only=True):
     """How an attempt ended."""
 
     task_id: _TaskId
-    lease: _Lease
+    lease: _Lease | None = None
+    """The lease that came with the task. Without it the worker's id stands for it, if this registration of the worker
+    has the task, and the worker was never given it before."""
     status: OutcomeWord
     """`timed_out`: stopped at its timeout. `crashed`: it took its process down. `cancelled`: stopped because cancel was
     asked. `handed_back`: not tried to its end, and no retry is spent."""
@@ -154,9 +162,11 @@ class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of a `failed` or `crashed` one."""
     retry_after_seconds: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
     """Of a `failed` or `handed_back` one: when to try again, instead of what its backoff says."""
+    execution_duration_seconds: _Duration | UnsetType = UNSET
+    """How long it took by the worker's clock. Accepted and not kept: the server knows when it began and ended."""
 
 
-class ResultRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResultRequest(WorkerBody, frozen=True, kw_only=True):
     """How one attempt ended, or under `results` how several did."""
 
     task_id: str | None = None
@@ -165,11 +175,12 @@ class ResultRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     result: Raw = Raw(b"null")
     error: ReportedError | None = None
     retry_after_seconds: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
+    execution_duration_seconds: _Duration | UnsetType = UNSET
     results: Annotated[tuple[Result, ...], Meta(max_length=MOST_AT_ONCE)] | None = None
     """Several results, instead of all other fields; each is answered by itself."""
 
 
-class ResultsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResultsRequest(WorkerBody, frozen=True, kw_only=True):
     """How several attempts ended."""
 
     results: Annotated[tuple[Result, ...], Meta(max_length=MOST_AT_ONCE)]
@@ -199,7 +210,7 @@ class ResultAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answers to several results, in their order."""
 
 
-class Running(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Running(WorkerBody, frozen=True, kw_only=True, omit_defaults=True):
     """A task that a worker runs."""
 
     task_id: str
@@ -211,15 +222,18 @@ class Running(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 _AllRunning: TypeAlias = Annotated[tuple[Running, ...], Meta(max_length=MOST_AT_ONCE)]
 
 
-class HeartbeatRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HeartbeatRequest(WorkerBody, frozen=True, kw_only=True):
     """A worker says that it is alive, and what it runs."""
 
     current_load: Annotated[int, Meta(ge=0, le=100_000)] | None = None
     """How many tasks it runs; as many as `running` names, if this is left out."""
     status: WorkerStatus | None = None
-    """Whether it drains; as it said before, if this is left out. One that was asked to drain does, whatever it says."""
-    running: _AllRunning = ()
-    """The leases to renew. What is left out here is not renewed."""
+    """Whether it drains; as it said before, if this is left out. One that was asked to drain does, whatever it says.
+    `busy` means `active`."""
+    running: _AllRunning | None = None
+    """The leases to renew, and no others. If this is left out, all that the worker holds are renewed."""
+    health: Raw | UnsetType = UNSET
+    """How it fares, any JSON value. Accepted and not kept."""
     renew: bool = True
     """False to learn what should be stopped without renewing anything."""
 
@@ -236,13 +250,29 @@ class HeartbeatNoted(Struct, frozen=True, kw_only=True):
     """The tasks whose leases are lost: their attempts are to be stopped, and nothing said of them."""
 
 
+class StartRequest(WorkerBody, frozen=True, kw_only=True):
+    """A worker begins with a task."""
+
+    task_id: _TaskId
+    lease: _Lease | None = None
+    """The lease that came with the task, if the worker keeps it."""
+
+
+class StartNoted(Struct, frozen=True, kw_only=True):
+    """The answer to a start."""
+
+    acknowledged: bool
+    cancel: bool
+    """Whether the attempt is to be stopped, and its result to be `cancelled`."""
+
+
 class DrainNoted(Struct, frozen=True, kw_only=True):
     """The answer to a drain."""
 
     acknowledged: bool
 
 
-class DeregisterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeregisterRequest(WorkerBody, frozen=True, kw_only=True):
     """A worker leaves."""
 
     running: _AllRunning = ()
@@ -276,6 +306,15 @@ POLL: Final = Endpoint[Empty, PollRequest](
     body=PollRequest,
     answers={200: Polled},
     problems=(404,),
+)
+START: Final = Endpoint[Empty, StartRequest](
+    method="POST",
+    path="/internal/workers/{worker_id}/start",
+    summary="Acknowledge that an attempt begins",
+    role=Role.WORK,
+    body=StartRequest,
+    answers={200: StartNoted},
+    problems=(404, 409),
 )
 PROGRESS: Final = Endpoint[Empty, ProgressRequest](
     method="POST",

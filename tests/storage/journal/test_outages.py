@@ -10,6 +10,7 @@ import pytest
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.events import Completed
 from fairlead.core.settings import Rules
+from fairlead.core.task import State
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.journal import Journal, Rows
 from fairlead.storage.journal.memory_outbox import NotingMemoryStore
@@ -202,3 +203,20 @@ async def test_what_hangs_beside_the_journal_says_nothing_of_it(own_server: Post
             await journal.alone(work)
         assert not journal.reach.doubtful
     await journal.close()
+
+
+async def test_who_holds_what_is_known_while_the_journal_is_out_of_reach(
+    own_server: PostgresServer, own_url: str
+) -> None:
+    store = JournalStore(NotingMemoryStore(), Journal(parse_journal(own_url)))
+    await add(store, *some_tasks(3))
+    held = await store.claim(a_claim(limit=2))
+    executing = Filter(states=frozenset({State.EXECUTING}))
+    own_server.halt()
+    try:
+        assert ids(await store.find_leased(executing, limit=10, newest_first=False)) == sorted(ids(held))
+        with pytest.raises(ValueError, match="name the state executing alone"):
+            await store.find_leased(Filter(), limit=10)
+    finally:
+        own_server.launch()
+    await store.close()

@@ -13,7 +13,7 @@ from fairlead.core.tenancy import Role
 from fairlead.wire.endpoint import Ask, Empty, Endpoint
 from fairlead.wire.task_endpoints import PageQuery, QueryText, TaskPage
 from fairlead.wire.task_shown import TaskBrief
-from fairlead.wire.tasks import Name, PriorityWord
+from fairlead.wire.tasks import Name, PriorityGiven
 from fairlead.wire.times import iso, parse_iso
 
 
@@ -136,7 +136,7 @@ class ReplayRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     reset_retry_count: bool = True
     """Whether it has all its retries, and its first timeout, again."""
-    new_priority: PriorityWord | None = None
+    new_priority: PriorityGiven | None = None
     """The priority that it is queued with instead of its own."""
 
 

@@ -16,7 +16,7 @@ from fairlead.core.tenancy import Role
 from fairlead.wire.endpoint import Ask, Empty, Endpoint, named
 from fairlead.wire.task_endpoints import QueryText
 from fairlead.wire.task_shown import TaskBrief, task_of
-from fairlead.wire.tasks import Moment, PriorityWord
+from fairlead.wire.tasks import Moment, PriorityGiven
 from fairlead.wire.times import instant_of, iso, maybe_iso, parse_iso
 from fairlead.wire.words import PriorityName
 
@@ -42,7 +42,7 @@ class OperationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How many tasks a second at most."""
     canary: Annotated[int, Meta(ge=1)] | None = None
     """After how many tasks it stops, to go on when it is resumed."""
-    new_priority: PriorityWord | None = None
+    new_priority: PriorityGiven | None = None
     """The priority that replayed tasks are queued with instead of their own; `prioritize` needs it."""
     reset_retry_count: bool = True
     """Whether replayed tasks have all their retries, and their first timeout, again."""

@@ -40,7 +40,7 @@ from fairlead.wire.tasks import (
     Moment,
     Name,
     Names,
-    PriorityWord,
+    PriorityGiven,
     SubmitRequest,
     TaskCreated,
     Text,
@@ -61,7 +61,7 @@ class TaskTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     type: Name
     """What the task is: workers have handlers by this name."""
-    priority: PriorityWord | None = None
+    priority: PriorityGiven | None = None
     """How urgent it is; `normal` is another word for medium."""
     parameters: JsonObject = Raw(b"{}")
     """What its handler is given; kept and handed on as it is written, to the digit."""

@@ -20,6 +20,7 @@ from msgspec import inspect as types
 
 from fairlead.core.task import Priority
 from fairlead.wire import words
+from fairlead.wire.aliases import ALIASES, WorkerBody
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -100,7 +101,14 @@ class _Describer:
         described = documents(kind.cls)
         tag = {} if kind.tag_field is None else {kind.tag_field: {"const": kind.tag}}
         properties = {each.encode_name: self._field(each, described) for each in kind.fields}
+        aliases = ALIASES.get(kind.cls.__name__, {})
+        for alias, name in aliases.items():
+            told = properties[name].get("description", "")
+            properties[name]["description"] = f"{told} May be called `{alias}`, too.".strip()
         closed = {"additionalProperties": False} if kind.forbid_unknown_fields else {}
+        if issubclass(kind.cls, WorkerBody):
+            closed = {}  # What is not known is passed over.
+        also = {"x-aliases": dict(aliases)} if aliases else {}
         return {
             "title": kind.cls.__name__,
             "description": prose(kind.cls.__doc__ or ""),
@@ -108,6 +116,7 @@ class _Describer:
             "properties": {**tag, **properties},
             "required": [*tag, *(each.encode_name for each in kind.fields if self._always(kind, each))],
             **closed,
+            **also,
         }
 
     def _always(self, kind: types.StructType, each: types.Field) -> bool:

@@ -10,10 +10,12 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Receive, Scope
 
+from fairlead.core.errors import InvalidTask
 from fairlead.core.text.json_depth import is_deeper
 from fairlead.server.http.deadlines import DeadlinePassed, Deadlines
 from fairlead.server.http.fast_response import direct_of
-from fairlead.server.http.problems import Refusal, invalid_value
+from fairlead.server.http.problems import Refusal, invalid_value, refusal_of
+from fairlead.wire.aliases import heard
 
 JSON: Final = b"application/json"
 _LONGEST_LENGTH: Final = 15
@@ -116,16 +118,27 @@ class Decoder:
 
     async def __call__(self, body: bytes) -> Any:
         """The body as the shape; refused when it is not JSON, not of the shape, or ambiguous."""
+        return (await self.read(body))[0]
+
+    async def read(self, body: bytes) -> tuple[Any, tuple[str, ...]]:
+        """The same, and the fields that were passed over."""
         if len(body) > LARGE:
-            return await asyncio.to_thread(self.checked, body)
-        return self.checked(body)
+            return await asyncio.to_thread(self._read, body)
+        return self._read(body)
 
     def checked(self, body: bytes) -> Any:
-        """The same, at once."""
+        """The body as the shape, at once."""
+        return self._read(body)[0]
+
+    def _read(self, body: bytes) -> tuple[Any, tuple[str, ...]]:
         if not body and self._optional:
             body = b"{}"
+        ignored: tuple[str, ...] = ()
         try:
-            decoded = self._decode(body)
+            try:
+                decoded = self._decode(body)
+            except msgspec.ValidationError as error:
+                decoded, ignored = self._heard(body, error)
             tree = _DECODE_ANY(body)
         except msgspec.ValidationError as error:
             raise invalid_value(error, shape=self._shape, tree=_tree(body)) from None
@@ -135,7 +148,20 @@ class Decoder:
             raise _too_deep() from None
         check_depth(body)
         check_unambiguous(body, tree)
-        return decoded
+        return decoded, ignored
+
+    def _heard(self, body: bytes, error: msgspec.ValidationError) -> tuple[Any, tuple[str, ...]]:
+        """A body that has not the shape as it is said, if it has as it is meant."""
+        try:
+            meant = heard(body, self._shape)
+        except InvalidTask as clash:
+            raise refusal_of(clash) from None
+        if meant is None:
+            raise invalid_value(error, shape=self._shape, tree=_tree(body)) from None
+        try:
+            return self._decode(meant.body), meant.ignored
+        except msgspec.ValidationError as still:
+            raise invalid_value(still, shape=self._shape, tree=_tree(meant.body)) from None
 
 
 _DECODE_ANY = msgspec.json.Decoder().decode

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable
+import re
+from collections.abc import Awaitable, Sequence
 from http import HTTPStatus
 from typing import Final
 
@@ -32,6 +33,11 @@ _TLS: Final = (b"strict-transport-security", b"max-age=31536000")
 _CLOSE: Final = (b"connection", b"close")
 
 
+_MOST_NAMED: Final = 10
+_LONGEST_NAME: Final = 60
+_ODD: Final = re.compile(r"[^A-Za-z0-9_.\[\]-]")
+"""What is not repeated in a header: a caller says what it likes."""
+
 STATUS_LINES: Final = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
 }
@@ -43,6 +49,13 @@ def head_of(media_type: bytes, scheme: str) -> bytes:
     """The headers of an ordinary answer as they are written, each line with its end."""
     tls = (_TLS,) if scheme == "https" else ()
     return b"".join(b"%b: %b\r\n" % header for header in ((b"content-type", media_type), *_ALL, *tls))
+
+
+def warning_of(ignored: Sequence[str]) -> tuple[str, str]:
+    """The header that names the fields of a body that were passed over, or the first of many."""
+    named = ", ".join(_ODD.sub("?", name[:_LONGEST_NAME]) for name in ignored[:_MOST_NAMED])
+    more = f" and {len(ignored) - _MOST_NAMED:,} more" if len(ignored) > _MOST_NAMED else ""
+    return "warning", f'299 - "unknown fields were ignored: {named}{more}"'
 
 
 class SafeHeaders:

@@ -57,8 +57,9 @@ class PollTerms(Struct, frozen=True):
 class Waiter:
     """One poll that waits."""
 
-    def __init__(self, worker: WorkerId, limit: int, number: int) -> None:
+    def __init__(self, worker: WorkerId, limit: int, number: int, registration: str) -> None:
         self.worker = worker
+        self.registration = registration
         self.limit = limit
         self.number = number
         """Its place among all that wait: the smaller number has waited longer."""
@@ -108,20 +109,26 @@ class Dispatcher:
         return sum(line.waiting for line in self._lines.values())
 
     async def poll(
-        self, worker: WorkerId, wish: PollTerms, limit: int, seconds: float, gone: asyncio.Future[object]
+        self,
+        worker: WorkerId,
+        wish: PollTerms,
+        limit: int,
+        seconds: float,
+        gone: asyncio.Future[object],
+        registration: str = "",
     ) -> list[Task]:
         """The best tasks for a worker, as soon as there are any; none when the time is up, or it is gone."""
         if seconds <= 0 or self._stopping.is_set():
-            return await self.claim(worker, wish, limit)
+            return await self.claim(worker, wish, limit, registration)
         with self._line(wish.queues) as line:
             for _ in range(_TRIES):
                 rings = line.rings
-                tasks = await self.claim(worker, wish, limit)
+                tasks = await self.claim(worker, wish, limit, registration)
                 if tasks or gone.done():
                     return tasks
                 if line.rings == rings:
                     break
-            waiter = Waiter(worker, limit, next(self._numbers))
+            waiter = Waiter(worker, limit, next(self._numbers), registration)
             return await self._wait(line, wish, waiter, seconds, gone)
 
     async def pass_time(self, seconds: float, gone: asyncio.Future[object]) -> None:
@@ -133,7 +140,7 @@ class Dispatcher:
         finally:
             stopping.cancel()
 
-    async def claim(self, worker: WorkerId, wish: PollTerms, limit: int) -> list[Task]:
+    async def claim(self, worker: WorkerId, wish: PollTerms, limit: int, registration: str = "") -> list[Task]:
         """The best tasks that there are now."""
         self.claims += 1
         return await self._engine.claim(
@@ -143,6 +150,7 @@ class Dispatcher:
             capabilities=wish.capabilities,
             types=wish.types,
             tenant=wish.tenant,
+            registration=registration,
         )
 
     async def hand_back(self, tasks: list[Task]) -> None:
@@ -275,7 +283,9 @@ class _Line:
             group = self._groups.get(wish)
             while group:
                 waiter = next(iter(group))
-                tasks = await waiter.serve(self._dispatcher.claim(waiter.worker, wish, waiter.limit))
+                tasks = await waiter.serve(
+                    self._dispatcher.claim(waiter.worker, wish, waiter.limit, waiter.registration)
+                )
                 given += len(tasks)
                 if waiter.tasks.done():
                     group.pop(waiter, None)

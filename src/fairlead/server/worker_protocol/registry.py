@@ -27,6 +27,8 @@ _FRESH: Final = 1.0
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.:-]+")
 _HOST_LIMIT: Final = 100
+_REGISTRATION_BYTES: Final = 6
+"""Enough that no two registrations of one worker are the same; few, as the lease of each of its tasks has them."""
 
 
 class Roster:
@@ -51,6 +53,7 @@ class Roster:
             version=request.version,
             key=principal.key,
             tenant=principal.tenant,
+            registration=secrets.token_urlsafe(_REGISTRATION_BYTES),
         )
         return worker
 

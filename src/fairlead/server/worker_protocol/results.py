@@ -6,16 +6,19 @@ import re
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidTask, LeaseLost
 from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
-from fairlead.core.identity import LeaseToken, TaskId, WorkerId, parse_task_id
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId, parse_task_id, registration_of
 from fairlead.core.instant import span
+from fairlead.core.lifecycle import implied_token
 from fairlead.core.task import Failure, Lease, Progress, State, Task
 from fairlead.core.validation import delay_of
 from fairlead.engine.engine import Settlement
+from fairlead.engine.worker_records import WorkerPresence
 from fairlead.server.caller_view import View
 from fairlead.server.endpoint import Answer, Call
 from fairlead.server.http.problems import Refusal, refusal_of
@@ -29,6 +32,8 @@ from fairlead.wire.worker_protocol import (
     ResultAnswer,
     ResultNoted,
     ResultRequest,
+    StartNoted,
+    StartRequest,
 )
 
 _SEALED: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_=-]{1,64})")
@@ -76,7 +81,8 @@ async def result(call: Call[Empty, ResultRequest]) -> Answer:
     """Say how an attempt ended, or how several did.
 
     A lease is all that it takes: an outcome counts even if its worker is no longer registered. Under the id of a worker
-    that another key has registered, every lease is lost. Saying the same again
+    that another key has registered, every lease is lost. Without a lease the worker must be registered, by this key; it
+    stands for the lease of a task that was given to it since, and never before. Saying the same again
     is acknowledged again, so repeat it until it is answered. Under a lost lease nothing is changed and the answer is
     409; of several results each is answered by itself, with status 200.
     """
@@ -97,21 +103,56 @@ async def result(call: Call[Empty, ResultRequest]) -> Answer:
 
 
 async def progress(call: Call[Empty, ProgressRequest]) -> Answer:
-    """Say how far an attempt is; its lease is renewed as by a heartbeat."""
+    """Say how far an attempt is; its lease is renewed as by a heartbeat.
+
+    Without a lease the same holds as of a result.
+    """
     body = call.body
     said = Progress(percent=body.percent, message=body.message)
-    beat = Beat(_task_id(body.task_id), unseal(body.lease).token, said, span(body.allowance_seconds))
-    worker = call.path["worker_id"]
-    if await call.view.of_others([worker]):
-        raise LeaseLost(beat.id)
-    (pulse,) = await call.view.engine.heartbeat([beat])
+    task_id = _task_id(body.task_id)
+    token = await _token_of(call.view, call.path["worker_id"], task_id, body.lease)
+    (pulse,) = await call.view.engine.heartbeat([Beat(task_id, token, said, span(body.allowance_seconds))])
     if pulse is Pulse.LOST:
-        raise LeaseLost(beat.id)
+        raise LeaseLost(task_id)
     return Answer(ProgressNoted(acknowledged=True, cancel=pulse is Pulse.CANCEL))
 
 
+async def start(call: Call[Empty, StartRequest]) -> Answer:
+    """Say that an attempt begins, which is not needed: it began when the task was given out.
+
+    Nothing is changed. The answer is 409 if the task is no longer the worker's, which then had better not begin.
+    """
+    task_id = _task_id(call.body.task_id)
+    worker = await call.view.worker(call.path["worker_id"])
+    if call.body.lease is None:
+        (task,) = await call.view.engine.get_many([task_id])
+        lease = None if task is None else task.status.lease
+        if lease is None or (lease.worker, registration_of(lease.token)) != (worker.id, worker.registration):
+            raise LeaseLost(task_id)
+        token = lease.token
+    else:
+        token = unseal(call.body.lease).token
+    (pulse,) = await call.view.engine.look([Beat(task_id, token)])
+    if pulse is Pulse.LOST:
+        raise LeaseLost(task_id)
+    return Answer(StartNoted(acknowledged=True, cancel=pulse is Pulse.CANCEL))
+
+
+async def _token_of(view: View, worker: str, task_id: TaskId, lease: str | None) -> LeaseToken:
+    """The token of a lease, or that of the lease which the worker's id stands for."""
+    if lease is not None:
+        if await view.of_others([worker]):
+            raise LeaseLost(task_id)
+        return unseal(lease).token
+    present = await view.worker(worker)
+    (task,) = await view.engine.get_many([task_id])
+    if task is None:
+        raise LeaseLost(task_id)
+    return implied_token(task, present.id, present.registration)
+
+
 def _single(body: ResultRequest) -> Result:
-    for field in ("task_id", "lease", "status"):
+    for field in ("task_id", "status"):
         if getattr(body, field) is None:
             raise Refusal(
                 "invalid-value",
@@ -120,7 +161,7 @@ def _single(body: ResultRequest) -> Result:
             )
     return Result(
         task_id=body.task_id or "",
-        lease=body.lease or "",
+        lease=body.lease,
         status=body.status or "completed",
         result=body.result,
         error=body.error,
@@ -149,6 +190,8 @@ async def _note(view: View, worker: WorkerId, results: Sequence[Result]) -> list
 
 async def _settle(view: View, worker: WorkerId, results: Sequence[Result]) -> list[Task | LeaseLost]:
     ids = [_task_id(one.task_id) for one in results]
+    # Only who has registered this very worker may leave a lease out.
+    present = await _speaker(view, worker, results) if any(one.lease is None for one in results) else None
     stored = await view.engine.get_many(ids)
     holders = {task.status.lease.worker for task in stored if task is not None and task.status.lease is not None}
     others = await view.of_others({worker, *holders})
@@ -157,7 +200,12 @@ async def _settle(view: View, worker: WorkerId, results: Sequence[Result]) -> li
     for position, (one, task) in enumerate(zip(results, stored, strict=True)):
         holder = worker if task is None or task.status.lease is None else task.status.lease.worker
         if task is not None and others.isdisjoint((worker, holder)):
-            settlements[position] = Settlement(as_claimed(task, unseal(one.lease), worker), outcome_of(one))
+            try:
+                grip = _grip_of(one, task, present)
+            except LeaseLost as lost:
+                answers[position] = lost
+                continue
+            settlements[position] = Settlement(as_claimed(task, grip, worker), outcome_of(one))
     if settlements:
         settled = await view.engine.settle(list(settlements.values()))
         for position, answer in zip(settlements, settled, strict=True):
@@ -165,10 +213,28 @@ async def _settle(view: View, worker: WorkerId, results: Sequence[Result]) -> li
     return answers
 
 
+async def _speaker(view: View, worker: WorkerId, results: Sequence[Result]) -> WorkerPresence | None:
+    """The worker that speaks; None if it is not the caller's, and that is no reason to refuse all that is said."""
+    try:
+        return await view.worker(worker)
+    except Refusal:
+        if all(one.lease is None for one in results):
+            raise
+        return None
+
+
+def _grip_of(said: Result, task: Task, present: WorkerPresence | None) -> Grip:
+    if said.lease is not None:
+        return unseal(said.lease)
+    if present is None:
+        raise LeaseLost(task.id, "the result has no lease, and the worker is not registered by this key", "register")
+    return Grip(task.status.version, implied_token(task, present.id, present.registration))
+
+
 def outcome_of(said: Result) -> Outcome:
     """A result in the engine's terms."""
     error = said.error or _UNTOLD
-    failure = Failure(type=error.type, message=error.message, traceback=error.traceback)
+    failure = Failure(type=error.type, message=error.message, traceback=_traceback(error))
     after = None if said.retry_after_seconds is None else delay_of("retry_after_seconds", said.retry_after_seconds)
     match said.status:
         case "completed":
@@ -186,6 +252,16 @@ def outcome_of(said: Result) -> Outcome:
             return HandedBack(after or 0)
         case _:
             assert_never(said.status)
+
+
+def _traceback(error: ReportedError) -> str | None:
+    """The traceback of an error; where there is none, its details: a text as it is, and anything else as JSON."""
+    if error.traceback is not None or not isinstance(error.details, Raw):
+        return error.traceback
+    details = bytes(error.details)
+    if details == b"null":
+        return None
+    return msgspec.json.decode(details, type=str) if details.startswith(b'"') else details.decode()
 
 
 def _refused(said: Result, refusal: Refusal) -> ResultNoted:

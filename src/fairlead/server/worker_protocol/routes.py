@@ -15,7 +15,7 @@ from msgspec import Raw
 from fairlead.admin.tenant_engine import TenantEngine
 from fairlead.core.errors import InvalidTask, LeaseLost
 from fairlead.core.events import HandedBack
-from fairlead.core.identity import TaskId, WorkerId, parse_task_id
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId, parse_task_id
 from fairlead.core.instant import MILLISECOND, SECOND, seconds, span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
@@ -29,7 +29,7 @@ from fairlead.server.endpoint import Answer, Call, serve
 from fairlead.server.http.bodies import Disconnected
 from fairlead.server.http.problems import Refusal
 from fairlead.server.record_cache import FRESH
-from fairlead.server.worker_protocol.results import as_claimed, progress, result, seal, unseal
+from fairlead.server.worker_protocol.results import as_claimed, progress, result, seal, start, unseal
 from fairlead.storage.values import Beat, Pulse
 from fairlead.wire import worker_protocol
 from fairlead.wire.endpoint import Empty
@@ -121,11 +121,21 @@ async def _recheck(call: Call[Empty, PollRequest], tasks: list[Task]) -> None:
 
 
 async def heartbeat(call: Call[Empty, HeartbeatRequest]) -> Answer:
-    """Say that a worker is alive, renew the leases of what it runs, and learn what it should stop."""
+    """Say that a worker is alive, renew the leases of what it runs, and learn what it should stop.
+
+    With `running` the leases that it names are renewed and no others. Without it all are that the worker was given
+    since it registered: also that of a task whose poll was never answered, which then waits for its timeout.
+    """
     view, body = call.view, call.body
-    load = len(body.running) if body.current_load is None else body.current_load
-    should_drain = await _beat(view, call.path["worker_id"], load, body)
-    pulses = await _pulses(view.engine, body.running, renew=body.renew)
+    worker = call.path["worker_id"]
+    held = [] if body.running is not None else await view.held_by(await view.worker(worker))
+    running = held if body.running is None else body.running
+    load = len(running) if body.current_load is None else body.current_load
+    should_drain = await _beat(view, worker, load, body)
+    if body.running is None:
+        pulses = await _held_pulses(view.engine, held, renew=body.renew)
+    else:
+        pulses = await _pulses(view.engine, body.running, renew=body.renew)
     return Answer(
         HeartbeatNoted(
             acknowledged=True,
@@ -166,6 +176,19 @@ async def _pulses(engine: TenantEngine, running: Sequence[Running], *, renew: bo
         answers = await ask([beat for _, beat in beats])
         pulses |= {given: pulse for (given, _), pulse in zip(beats, answers, strict=True)}
     return pulses
+
+
+async def _held_pulses(
+    engine: TenantEngine, held: Sequence[tuple[TaskId, LeaseToken]], *, renew: bool
+) -> dict[str, Pulse]:
+    """How the leases stand that a worker holds; one that it has settled meanwhile is not lost to it."""
+    ask = engine.heartbeat if renew else engine.look
+    pulses: dict[str, Pulse] = {}
+    for first in range(0, len(held), MOST_AT_ONCE):
+        some = held[first : first + MOST_AT_ONCE]
+        answers = await ask([Beat(task_id, token) for task_id, token in some])
+        pulses |= {task_id: pulse for (task_id, _), pulse in zip(some, answers, strict=True)}
+    return {task_id: pulse for task_id, pulse in pulses.items() if pulse is not Pulse.LOST}
 
 
 def _beat_of(task_id: TaskId, one: Running) -> Beat:
@@ -230,6 +253,7 @@ def _leased(task: Task) -> LeasedTask:
 ENDPOINTS = (
     serve(worker_protocol.REGISTER, register),
     serve(worker_protocol.POLL, poll),
+    serve(worker_protocol.START, start),
     serve(worker_protocol.PROGRESS, progress),
     serve(worker_protocol.RESULT, result),
     serve(worker_protocol.HEARTBEAT, heartbeat),

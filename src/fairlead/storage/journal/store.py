@@ -205,6 +205,16 @@ class JournalStore:
             found += [known[task_id] for task_id in sorted(within, reverse=newest_first)]
         return found[: max(limit, 0)]
 
+    @timed
+    async def find_leased(
+        self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
+    ) -> list[Task]:
+        """One page of the executing tasks, which the hot store has all of: a journal out of reach keeps nobody."""
+        if matching.states != {State.EXECUTING}:
+            raise ValueError(f"{sorted(matching.states)} are not all under leases; name the state executing alone")
+        hot = await self._current()
+        return await hot.find(matching, limit=limit, newest_first=newest_first, after=after)
+
     async def history(self, task_id: TaskId) -> tuple[Entry, ...]:
         """What a task went through: each decision, with the attempt it ended if it ended one."""
         (task,) = await self.get([task_id])

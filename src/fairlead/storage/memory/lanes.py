@@ -125,6 +125,13 @@ class Lanes:
         heads = [(self._tasks[task_id].status.alarm or end, task_id) for task_id in self._executing]
         return heapq.nlargest(limit, [head for head in heads if head[0] > end])
 
+    def executing(self, newest_first: bool, after: TaskId | None) -> list[TaskId]:
+        """The executing tasks by id, beyond one; looks at all of them."""
+        ids = sorted(self._executing, reverse=newest_first)
+        if after is None:
+            return ids
+        return [task_id for task_id in ids if (task_id < after if newest_first else task_id > after)]
+
     def tally(self) -> Tally:
         """How many tasks are in each lane and state, and since when the first of each waits."""
         lanes = [

@@ -133,7 +133,12 @@ class MemoryStore:
         self, matching: Filter, *, limit: int, newest_first: bool = True, after: TaskId | None = None
     ) -> list[Task]:
         with self._lock:
-            tasks = (self._tasks.get(task_id) for task_id in self._ids.walk(newest_first, after))
+            if matching.worker is not None or matching.states == {State.EXECUTING}:
+                # Under a lease are few, beside all that there may be.
+                walked = iter(self._lanes.executing(newest_first, after))
+            else:
+                walked = self._ids.walk(newest_first, after)
+            tasks = (self._tasks.get(task_id) for task_id in walked)
             admitted = (task for task in tasks if task is not None and matching.admits(task))
             return list(itertools.islice(admitted, limit))
 
