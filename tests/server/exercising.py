@@ -263,6 +263,10 @@ def _sound(body: Any) -> Any:
             sound = {key: _sound(value) for key, value in body.items()}
             if sound.get("run_at") is not None and sound.get("delay_seconds") is not None:
                 sound.pop("delay_seconds")  # A task is due at one moment.
+            if isinstance(sound.get("results"), list):  # Several results, or one: fields of both are not passed over.
+                sound = {
+                    key: value for key, value in sound.items() if key not in ("task_id", "lease", "status", "error")
+                }
             if sound.get("after"):  # Only tasks that are there can be waited for.
                 sound["after"] = []
             if "action" in sound and sound.get("query"):
