@@ -127,6 +127,29 @@ async def test_every_end_is_told_and_what_comes_after_it(bench: Bench) -> None:
     assert [data(told[at]).reason for at in (3, 5)] == [Reason.REPLAYED, Reason.HANDED_BACK]
 
 
+async def test_what_ends_an_attempt_tells_how_long_it_took(any_store: Store) -> None:
+    bench = Bench(store=any_store)
+    await bench.engine.feed.want()
+    for outcome in (Failed(failure=BOOM, after=0), Completed()):
+        (task,) = await bench.claim() or [await bench.executing(max_retries=1)]
+        bench.clock.advance(1_500_999)
+        await bench.settle(task, outcome)
+    waiting = await bench.submit()
+    await bench.engine.cancel(waiting.id)
+
+    told = await heard(bench, 7)
+
+    assert [(one.event.type, data(one).duration_ms) for one in told] == [
+        (EventType.SUBMITTED, None),
+        (EventType.STARTED, None),
+        (EventType.RETRYING, 1_500),
+        (EventType.STARTED, None),
+        (EventType.COMPLETED, 1_500),
+        (EventType.SUBMITTED, None),
+        (EventType.CANCELLED, None),
+    ]
+
+
 async def test_no_event_carries_what_a_task_carries(any_store: Store) -> None:
     bench = Bench(store=any_store)
     await bench.engine.feed.want()

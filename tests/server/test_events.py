@@ -94,12 +94,13 @@ async def test_a_task_is_heard_of_from_its_submit_to_its_end_wherever_it_happens
         )
 
     assert submitted["data"] == {
-        "task_id": task.id, "task_type": "mail", "queue": "default", "priority": "medium", "status": "queued",
-        "reason": "submitted",
+        "task_id": task.id, "task_type": "mail", "type": "mail", "queue": "default", "priority": "medium",
+        "status": "queued", "reason": "submitted",
     }  # fmt: skip
     assert started["data"]["worker_id"] == "w-1"
     assert progress["data"]["progress"] == {"percent": 40.0, "message": "on it"}
     assert failed["data"]["error"] == {"type": "Boom", "message": "oh"}
+    assert type(failed["data"]["duration_ms"]) is int and {"type": "mail"}.items() <= failed["data"].items()
     # By the store's clock, or by what a process takes for it, which may differ a little.
     moments = [parse_iso(event["timestamp"]) for event in (submitted, started, progress, failed)]
     assert max(moments) - min(moments) < MINUTE

@@ -314,7 +314,7 @@ export interface LeasedTask {
   attempt: number;
   /** To be sent along with whatever is said of this attempt. Opaque, and another one at every attempt. */
   lease: string;
-  /** The trace that it belongs to: the one in its traceparent, or the id that its submitter gave. */
+  /** The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id. */
   trace_id: string | null;
   /** What leads to the span of its submit: the parent for the span of the attempt. */
   traceparent: string | null;
@@ -1093,7 +1093,7 @@ export interface TaskBrief {
   cancel_requested: boolean;
   idempotency_key: string | null;
   tenant: string | null;
-  /** The trace that it belongs to: the one in its traceparent, or the id that its submitter gave. */
+  /** The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id. */
   trace_id: string | null;
   /** What leads to the span of its submit, if that was traced. */
   traceparent: string | null;
@@ -1116,6 +1116,10 @@ export interface TaskCancelled {
   status: string;
   /** Whether a worker had it when cancel was asked. */
   was_executing: boolean;
+  /** Whether that worker is known to have been told, as far as this request has seen: it has stopped the task, or has renewed its lease since, and the answer to that says so. A worker that was not told yet is told at its next heartbeat. */
+  worker_notified: boolean;
+  /** When cancel was asked, the first time if it was asked again; a task that waited has ended at that moment. */
+  cancellation_time: string | null;
 }
 
 /** The answer to a submit. */
@@ -1134,8 +1138,18 @@ export interface TaskCreated {
   warnings?: CauseShown[];
 }
 
-/** A task as it stands after the event. */
-export interface TaskData {
+/** What went wrong in an attempt. */
+export interface TaskError {
+  type: string;
+  message: string;
+  /** Shown with the whole task only. */
+  traceback: string | null;
+  /** Whether an error such as this is tried again, as long as there are retries, or crashes, left. Null if it is not known: the attempt was to be cancelled, or the server is of an earlier version. */
+  retriable: boolean | null;
+}
+
+/** A task as it stands after the event, as listeners are told. */
+export interface TaskEventData {
   task_id: string;
   task_type: string;
   queue: string;
@@ -1149,14 +1163,10 @@ export interface TaskData {
   progress?: ProgressData | null;
   /** The task's; whose key is bound to a tenant hears of its own tasks only. Likewise those of workers and queues. */
   tenant?: string | null;
-}
-
-/** What went wrong in an attempt. */
-export interface TaskError {
+  /** How long the attempt took that has ended, in milliseconds. */
+  duration_ms?: number | null;
+  /** The same as `task_type`; the feed keeps it once. */
   type: string;
-  message: string;
-  /** Shown with the whole task only. */
-  traceback: string | null;
 }
 
 /** A task in a list, with what it was submitted with if that is asked for. */
@@ -1193,7 +1203,7 @@ export interface TaskListed {
   cancel_requested: boolean;
   idempotency_key: string | null;
   tenant: string | null;
-  /** The trace that it belongs to: the one in its traceparent, or the id that its submitter gave. */
+  /** The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id. */
   trace_id: string | null;
   /** What leads to the span of its submit, if that was traced. */
   traceparent: string | null;
@@ -1296,7 +1306,7 @@ export interface TaskWhole {
   cancel_requested: boolean;
   idempotency_key: string | null;
   tenant: string | null;
-  /** The trace that it belongs to: the one in its traceparent, or the id that its submitter gave. */
+  /** The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id. */
   trace_id: string | null;
   /** What leads to the span of its submit, if that was traced. */
   traceparent: string | null;

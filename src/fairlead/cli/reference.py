@@ -159,7 +159,8 @@ always mean:
   which is no longer stored is refused.
 - `run_at` is there while a task is scheduled, and is kept. The new task of a schedule's task is a single task.
 - `timeout_seconds` is that of the next attempt, `priority` is the current one, and `trace_id` is kept without its
-  `traceparent`: no span submitted the new task.
+  `traceparent`: no span submitted the new task. Of a task without a trace that is its id, so the new task belongs to
+  the trace of the one that it is a copy of.
 """
 
 

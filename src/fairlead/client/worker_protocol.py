@@ -159,7 +159,7 @@ class WorkerCalls:
             max_crashes=0,
             tenant=leased.tenant,
             tags=leased.tags,
-            trace=leased.traceparent or leased.trace_id,
+            trace=leased.traceparent or (None if leased.trace_id == leased.task_id else leased.trace_id),
             after=After(tasks=tuple(map(TaskId, leased.after))) if leased.after else None,
         )
         status = Status(

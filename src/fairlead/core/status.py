@@ -1,6 +1,7 @@
 """How a task stands when it waits again, and when it has ended: all that must change with its state, in one place.
 
-Which of the two it is, `fairlead.core.lifecycle` decides. `settled` is what `Status.settled` is to hold.
+Which of the two it is, `fairlead.core.lifecycle` decides. `settled` is what `Status.settled` is to hold. What a status
+tells of the attempt before is read here, too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from fairlead.core.events import CancelConfirmed
 from fairlead.core.instant import LATEST, SECOND, Instant, Span
 from fairlead.core.retry import TIMEOUT
 from fairlead.core.settings import Rules
@@ -142,3 +144,44 @@ def ended(
 def cancelled(task: Task, settled: str | None, now: Instant, rules: Rules, cause: Failure | None = None) -> Status:
     """The task has ended because someone asked for it."""
     return ended(task, settled, now, rules, State.CANCELLED, Reason.CANCELLED, cause=cause)
+
+
+_NOT_RETRIED: Final = frozenset({Reason.REJECTED, Reason.REJECTED_BY_RULE, Reason.DEPENDENCY_FAILED})
+
+
+def retriable(task: Task) -> bool | None:
+    """Whether an error such as the task's last one is tried again while there are retries, or crashes, left.
+
+    None if the task has no error, or if nobody said so: of an attempt that ended because cancel was asked.
+    """
+    status = task.status
+    if status.failure is None:
+        return None
+    # What has happened since, a replay for one, has reasons of its own.
+    reason = next((entry.reason for entry in reversed(status.history) if entry.failure is not None), status.reason)
+    return None if reason is Reason.CANCELLED else reason not in _NOT_RETRIED
+
+
+def last_attempt(task: Task, at: Instant) -> Span | None:
+    """How long the attempt took that has just ended, at this moment; None if what just happened ended none."""
+    history = task.status.history
+    started_at = history[-1].started_at if history and task.state is not State.EXECUTING else None
+    return None if started_at is None else max(0, at - started_at)
+
+
+def cancelled_at(task: Task) -> Instant | None:
+    """When cancel was asked of a task that stands as that left it; the first time, if it was asked again."""
+    asked = (Reason.CANCEL_ASKED, Reason.CANCELLED)
+    return next((entry.at for entry in reversed(task.status.history) if entry.reason in asked), None)
+
+
+def has_heard_of_cancel(asked: Task, task: Task) -> bool:
+    """Whether the worker of a task has been told of a cancel since it was asked, given how the task stood then.
+
+    It has, if it said that it stopped the attempt, or if a heartbeat came since, for the answer to that says so.
+    """
+    lease, status = asked.status.lease, task.status
+    if lease is None:
+        return False
+    confirmed = (status.settled or "").startswith(f"{lease.token}:{CancelConfirmed.name}:")
+    return confirmed or (status.attempts == asked.status.attempts and status.beats > asked.status.beats)

@@ -18,6 +18,7 @@ from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.text.secret_mask import masked_text
+from fairlead.core.text.traceparent import trace_id_of
 from fairlead.core.validation import shown
 
 
@@ -224,6 +225,11 @@ class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     def key(self) -> str | None:
         """The idempotency key as it was given."""
         return None if self.idempotency_key is None else key_in(self.idempotency_key)
+
+    @property
+    def trace_id(self) -> str:
+        """The id of its trace: the one in its traceparent, the one that its submitter gave, or else its own id."""
+        return trace_id_of(self.trace) or self.id
 
 
 class Status(Struct, frozen=True, kw_only=True, array_like=True, gc=False):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import TaskId, check_name, parse_task_id
@@ -16,6 +16,7 @@ from fairlead.engine.events.types import (
     EventType,
     FeedEvent,
     QueueEvent,
+    TaskData,
     TaskEvent,
 )
 from fairlead.wire.times import iso
@@ -35,6 +36,13 @@ class EventMessage(Struct, frozen=True):
     """Such as `task.completed`."""
     timestamp: str
     data: Raw
+
+
+class TaskEventData(TaskData, frozen=True, kw_only=True, omit_defaults=True):
+    """A task as it stands after the event, as listeners are told."""
+
+    type: str
+    """The same as `task_type`; the feed keeps it once."""
 
 
 class Wanted(Struct, frozen=True):
@@ -93,6 +101,8 @@ def wanted_of(types: Iterable[str] = (), queue: str | None = None, task_id: str 
 
 def message_of(event_type: str, at: Instant, data: Any) -> bytes:
     """An event in JSON."""
+    if isinstance(data, TaskData):
+        data = TaskEventData(**asdict(data), type=data.task_type)
     return _ENCODE(EventMessage(str(event_type), iso(at), Raw(_ENCODE(data))))
 
 

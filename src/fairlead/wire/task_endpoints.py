@@ -123,6 +123,12 @@ class TaskCancelled(Struct, frozen=True, kw_only=True):
     before the worker heard of it; then this is how."""
     was_executing: bool
     """Whether a worker had it when cancel was asked."""
+    worker_notified: bool = False
+    """Whether that worker is known to have been told, as far as this request has seen: it has stopped the task, or has
+    renewed its lease since, and the answer to that says so. A worker that was not told yet is told at its next
+    heartbeat."""
+    cancellation_time: str | None = None
+    """When cancel was asked, the first time if it was asked again; a task that waited has ended at that moment."""
 
 
 SUBMIT_TASK: Final = Endpoint[Empty, SubmitRequest](

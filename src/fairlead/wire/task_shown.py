@@ -13,6 +13,7 @@ from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import SECOND, Instant, span
 from fairlead.core.queues.order import Table, treated_as
 from fairlead.core.retry import Backoff, RetryRules
+from fairlead.core.status import retriable
 from fairlead.core.task import (
     After,
     Entry,
@@ -27,7 +28,7 @@ from fairlead.core.task import (
     Status,
     Task,
 )
-from fairlead.core.text.traceparent import trace_id_of, traceparent_in
+from fairlead.core.text.traceparent import traceparent_in
 from fairlead.wire.retry import RetryPolicy, RetryRule, retry_of, retry_shown
 from fairlead.wire.times import iso, maybe_iso, maybe_parse_iso, parse_iso
 from fairlead.wire.words import PriorityName, StateName
@@ -115,6 +116,9 @@ class TaskError(Struct, kw_only=True):
     message: str
     traceback: str | None
     """Shown with the whole task only."""
+    retriable: bool | None = None
+    """Whether an error such as this is tried again, as long as there are retries, or crashes, left. Null if it is not
+    known: the attempt was to be cancelled, or the server is of an earlier version."""
 
 
 class TaskProgress(Struct, kw_only=True):
@@ -161,7 +165,7 @@ class TaskBrief(Struct, kw_only=True):
     idempotency_key: str | None
     tenant: str | None
     trace_id: str | None
-    """The trace that it belongs to: the one in its traceparent, or the id that its submitter gave."""
+    """The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id."""
     traceparent: str | None
     """What leads to the span of its submit, if that was traced."""
     concurrency_key: str | None
@@ -210,13 +214,13 @@ class TaskWhole(TaskBrief, kw_only=True):
 
 def brief(task: Task, table: Table, now: Instant) -> TaskBrief:
     """A task without what can be large, in an order of service with this table."""
-    return TaskBrief(**_fields(task, table, now), error=_error(task.status.failure, whole=False))
+    return TaskBrief(**_fields(task, table, now), error=_error(task, whole=False))
 
 
 def listed(task: Task, table: Table, now: Instant, *, parameters: bool = True) -> TaskListed:
     """A task in a list; with `parameters`, it has all that a submit takes."""
     submitted = _submitted(task) if parameters else {}
-    return TaskListed(**_fields(task, table, now), **submitted, error=_error(task.status.failure, whole=False))
+    return TaskListed(**_fields(task, table, now), **submitted, error=_error(task, whole=False))
 
 
 def whole(task: Task, table: Table, now: Instant, *, history: bool = True) -> TaskWhole:
@@ -225,7 +229,7 @@ def whole(task: Task, table: Table, now: Instant, *, history: bool = True) -> Ta
     return TaskWhole(
         **_fields(task, table, now),
         **_submitted(task),
-        error=_error(task.status.failure, whole=True),
+        error=_error(task, whole=True),
         result=Raw(b"null" if task.status.result is None else task.status.result),
         history=told,
         state_history=told,
@@ -266,7 +270,7 @@ def _fields(task: Task, table: Table, now: Instant) -> dict[str, Any]:
         "cancel_requested": status.cancel_asked,
         "idempotency_key": spec.key,
         "tenant": spec.tenant,
-        "trace_id": trace_id_of(spec.trace),
+        "trace_id": spec.trace_id,
         "traceparent": traceparent_in(spec.trace),
         "concurrency_key": spec.concurrency_key,
         "progress": _progress(status.progress),
@@ -287,10 +291,16 @@ def _submitted(task: Task) -> dict[str, Any]:
     }
 
 
-def _error(failure: Failure | None, *, whole: bool) -> TaskError | None:
+def _error(task: Task, *, whole: bool) -> TaskError | None:
+    failure = task.status.failure
     if failure is None:
         return None
-    return TaskError(type=failure.type, message=failure.message, traceback=failure.traceback if whole else None)
+    return TaskError(
+        type=failure.type,
+        message=failure.message,
+        traceback=failure.traceback if whole else None,
+        retriable=retriable(task),
+    )
 
 
 def _progress(progress: Progress | None) -> TaskProgress | None:
@@ -321,7 +331,7 @@ def task_of(shown: TaskBrief) -> Task:
         idempotency_key=None if shown.idempotency_key is None else key_name(shown.idempotency_key, None),
         tenant=shown.tenant,
         tags=tuple(shown.tags),
-        trace=shown.traceparent or shown.trace_id,
+        trace=shown.traceparent or (None if shown.trace_id == shown.task_id else shown.trace_id),
         concurrency_key=shown.concurrency_key,
         after=None
         if shown.on_failure is None

@@ -86,7 +86,7 @@ class LeasedTask(Struct, frozen=True, kw_only=True):
     lease: str
     """To be sent along with whatever is said of this attempt. Opaque, and another one at every attempt."""
     trace_id: str | None
-    """The trace that it belongs to: the one in its traceparent, or the id that its submitter gave."""
+    """The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id."""
     traceparent: str | None
     """What leads to the span of its submit: the parent for the span of the attempt."""
     queue: str

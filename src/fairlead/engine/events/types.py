@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.instant import Instant
+from fairlead.core.instant import MILLISECOND, Instant
+from fairlead.core.status import last_attempt
 from fairlead.core.task import Failure, Progress, Reason, State, Task
 from fairlead.engine.events.observers import Happening
 
@@ -65,6 +66,9 @@ TYPES: Final = {
 }
 """The occurrences that are told; the others are steps in between."""
 
+_AFTER_ATTEMPT: Final = frozenset(
+    {EventType.RETRYING, EventType.COMPLETED, EventType.FAILED, EventType.DEAD_LETTER, EventType.CANCELLED}
+)
 _WITH_ERROR: Final = frozenset({EventType.RETRYING, EventType.FAILED, EventType.DEAD_LETTER, EventType.CANCELLED})
 
 
@@ -98,6 +102,8 @@ class TaskData(Struct, frozen=True, kw_only=True, omit_defaults=True):
     progress: ProgressData | None = None
     tenant: str | None = None
     """The task's; whose key is bound to a tenant hears of its own tasks only. Likewise those of workers and queues."""
+    duration_ms: int | None = None
+    """How long the attempt took that has ended, in milliseconds."""
 
 
 class WorkerData(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -196,6 +202,7 @@ def decode_event(value: bytes) -> FeedEvent | None:
 def task_event(event_type: EventType, at: Instant, task: Task, progress: Progress | None = None) -> TaskEvent:
     """The event of a task that stands like this after it."""
     spec, status = task.spec, task.status
+    took = last_attempt(task, at) if event_type in _AFTER_ATTEMPT else None
     return TaskEvent(
         event_type,
         at,
@@ -211,6 +218,7 @@ def task_event(event_type: EventType, at: Instant, task: Task, progress: Progres
             error=_error(status.failure) if event_type in _WITH_ERROR else None,
             tenant=spec.tenant,
             progress=None if progress is None else ProgressData(progress.percent, progress.message[:_MESSAGE_LIMIT]),
+            duration_ms=None if took is None else took // MILLISECOND,
         ),
     )
 

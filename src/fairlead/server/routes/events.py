@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fairlead.admin.stats.api import SystemMetrics
 from fairlead.core.errors import FairleadError
 from fairlead.core.tenancy import Role
-from fairlead.engine.events.types import CircuitData, QueueData, SkippedData, TaskData, WorkerData
+from fairlead.engine.events.types import CircuitData, QueueData, SkippedData, WorkerData
 from fairlead.server.caller_view import View
 from fairlead.server.endpoint import Call, Served
 from fairlead.server.http.problems import Refusal, invalid_value, refusal_of
@@ -22,9 +22,9 @@ from fairlead.server.http.query_params import parse_query
 from fairlead.server.live.broadcast import LAGGED, Listening, Message
 from fairlead.server.state import Hub
 from fairlead.wire.endpoint import Media
-from fairlead.wire.events import EventMessage, Wanted, message_of
+from fairlead.wire.events import EventMessage, TaskEventData, Wanted, message_of
 
-MESSAGES: Final = (EventMessage, TaskData, WorkerData, QueueData, CircuitData, SkippedData, SystemMetrics)
+MESSAGES: Final = (EventMessage, TaskEventData, WorkerData, QueueData, CircuitData, SkippedData, SystemMetrics)
 """What a message is made of: the message itself, and its data by the type of event."""
 
 KEEPALIVE: Final = 15.0

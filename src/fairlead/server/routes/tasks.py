@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fairlead.core.status import cancelled_at, has_heard_of_cancel
 from fairlead.core.task import State
 from fairlead.core.tenancy import Role
 from fairlead.server.endpoint import Answer, Call, serve
@@ -14,6 +15,7 @@ from fairlead.wire.explanations import explanation_shown
 from fairlead.wire.task_endpoints import CancelQuery, ListQuery, ShowQuery, TaskCancelled
 from fairlead.wire.task_shown import whole
 from fairlead.wire.tasks import SubmitRequest, submission_of
+from fairlead.wire.times import maybe_iso
 
 
 async def submit(call: Call[Empty, SubmitRequest]) -> Answer:
@@ -72,13 +74,17 @@ async def cancel(call: Call[CancelQuery, None]) -> Answer:
     `cancel_requested`; the task ends when the worker does stop it, or loses its lease. A task that has ended cannot be
     cancelled.
     """
-    task = await call.view.engine.cancel(task_id_of(call))
-    was_executing = task.state is State.EXECUTING
+    asked = task = await call.view.engine.cancel(task_id_of(call))
+    was_executing = asked.state is State.EXECUTING
     if was_executing and call.query.wait:
         task = await call.view.wait(task.id, call.query.wait)
     waits = task.state is State.EXECUTING
     answer = TaskCancelled(
-        task_id=task.id, status="cancel_requested" if waits else task.state.value, was_executing=was_executing
+        task_id=task.id,
+        status="cancel_requested" if waits else task.state.value,
+        was_executing=was_executing,
+        worker_notified=has_heard_of_cancel(asked, task),
+        cancellation_time=maybe_iso(cancelled_at(asked)),
     )
     return Answer(answer, status=202 if waits else 200)
 

@@ -20,7 +20,7 @@ from fairlead.core.instant import MILLISECOND, SECOND, seconds, span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
 from fairlead.core.tenancy import Role
-from fairlead.core.text.traceparent import trace_id_of, traceparent_in
+from fairlead.core.text.traceparent import traceparent_in
 from fairlead.engine.engine import Settlement
 from fairlead.engine.runtime.loop_turns import Turn
 from fairlead.engine.worker_records import WorkerState
@@ -236,7 +236,7 @@ def _leased(task: Task) -> LeasedTask:
         timeout_seconds=status.timeout / SECOND,
         attempt=status.attempts,
         lease=seal(task),
-        trace_id=trace_id_of(spec.trace),
+        trace_id=spec.trace_id,
         traceparent=traceparent_in(spec.trace),
         queue=spec.queue,
         priority=status.priority.word,
