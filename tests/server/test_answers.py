@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from fairlead.admin.dead_letters import service as dead_letters
+from fairlead.admin.keys.service import Keyring
+from fairlead.core.errors import StoreUnavailable
 from fairlead.core.events import CancelConfirmed, Completed, Failed
+from fairlead.core.identity import WorkerId
+from fairlead.core.tenancy import Role
+from fairlead.server import caller_view
+from fairlead.storage.journal.duties import Flusher
+from fairlead.storage.journal.store import JournalStore
 from fairlead.storage.open import open_store
-from fairlead.storage.values import Beat, Pulse
+from fairlead.storage.protocol import Store
+from fairlead.storage.values import Beat, Pulse, Tally
 from tests.server.serving import BOOM, Service
 from tests.servers.stores import Place, place
 
@@ -20,10 +30,22 @@ NOON = "2027-01-15T08:00:00.000000Z"
 
 
 @pytest.fixture
-async def any_service(place: Place) -> AsyncIterator[Service]:
-    """A server on an empty store of each kind."""
-    async with Service(await open_store(place.url, journal=place.journal)) as service:
+async def any_store(place: Place) -> Store:
+    """An empty store of each kind."""
+    return await open_store(place.url, journal=place.journal)
+
+
+@pytest.fixture
+async def any_service(any_store: Store) -> AsyncIterator[Service]:
+    """A server on it."""
+    async with Service(any_store) as service:
         yield service
+
+
+async def noted(store: Store) -> None:
+    """Have the journal, if there is one, learn of all that has happened."""
+    if isinstance(store, JournalStore):
+        await Flusher(store.hot, store.journal).all()
 
 
 # Cancel
@@ -105,3 +127,142 @@ async def test_a_task_without_a_trace_belongs_to_one_by_its_own_id_and_stores_no
     worker = (await any_service.post("/internal/workers/register", {"capacity": 5}, 201))["worker_id"]
     polled = await any_service.post(f"/internal/workers/{worker}/poll", {"available_capacity": 5})
     assert {each["task_id"]: each["trace_id"] for each in polled["tasks"]} == {own: own, given: "order-17"}
+
+
+# A submit
+
+
+async def estimated(service: Service, status: int = 201, /, **wish: Any) -> tuple[Any, Any, Any]:
+    """What a submit that asks for it is told of the start of its task."""
+    answer = await service.client.post("/api/v1/tasks?estimate=true", json={"task_type": "send_mail", **wish})
+    assert answer.status_code == status, answer.text
+    told = answer.json()
+    return told["position_in_queue"], told["estimated_start_time"], told["estimated_wait_seconds"]
+
+
+async def join(service: Service, capacity: int = 1, completed: int = 0) -> None:
+    """Have a worker that is busy with nothing, and has completed so many tasks within the last minute."""
+    worker = WorkerId("worker-1")
+    await service.engine.presence.register(worker, queues=["default"], capacity=capacity)
+    service.advance(60)
+    for _ in range(completed):
+        await service.submit(priority="critical")
+    for task in await service.claim(completed):
+        await service.settle(task, Completed())
+    await service.engine.presence.beat(worker, running=0)
+
+
+async def test_a_submit_that_does_not_ask_is_told_no_estimate(any_service: Service) -> None:
+    for path in ("/api/v1/tasks", "/api/v1/tasks?estimate=false"):
+        answer = await any_service.post(path, {"task_type": "send_mail"}, 201)
+        assert not {"position_in_queue", "estimated_start_time", "estimated_wait_seconds"} & set(answer)
+
+
+async def test_an_estimate_counts_who_is_ahead_and_goes_by_the_rate_of_the_last_minute(any_service: Service) -> None:
+    await join(any_service, capacity=1, completed=30)
+    assert await estimated(any_service) == (1, "2027-01-15T08:01:00.000000Z", 0.0)
+    # One slot is free for the first; each of the others has its turn every two seconds.
+    assert await estimated(any_service) == (2, "2027-01-15T08:01:02.000000Z", 2.0)
+    assert await estimated(any_service, priority="high") == (1, "2027-01-15T08:01:00.000000Z", 0.0)
+    assert await estimated(any_service, priority="low") == (4, "2027-01-15T08:01:06.000000Z", 6.0)
+
+
+async def test_what_nobody_can_tell_is_null_and_the_task_is_stored(any_service: Service) -> None:
+    assert await estimated(any_service) == (1, None, None)
+    assert await estimated(any_service, delay_seconds=60) == (None, None, None)
+    await join(any_service, capacity=5)
+    await any_service.engine.queues.pause("default")
+    assert await estimated(any_service) == (2, None, None)
+    assert len((await any_service.get("/api/v1/tasks"))["tasks"]) == 3
+
+
+async def test_an_estimate_of_a_task_that_was_there_is_as_it_stands_now(any_service: Service) -> None:
+    await join(any_service, capacity=5)
+    await estimated(any_service, idempotency_key="k")
+    await any_service.submit(priority="high")
+    assert (await estimated(any_service, 200, idempotency_key="k"))[0] == 2
+    await any_service.claim(2)
+    assert await estimated(any_service, 200, idempotency_key="k") == (None, None, None)
+
+
+async def test_an_estimate_that_fails_or_takes_too_long_costs_no_submit(
+    in_memory: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = asyncio.Event()
+
+    async def fails() -> Tally:
+        raise StoreUnavailable("the store is away")
+
+    async def hangs() -> Tally:
+        await never.wait()
+        raise AssertionError
+
+    monkeypatch.setattr(caller_view, "_ESTIMATE_SECONDS", 0.05)
+    await in_memory.submit()
+    for tally in (fails, hangs):
+        monkeypatch.setattr(in_memory.engine.store, "tally", tally)
+        assert await estimated(in_memory) == (None, None, None)
+    monkeypatch.undo()
+    assert len((await in_memory.get("/api/v1/tasks"))["tasks"]) == 3
+
+
+async def test_whether_to_estimate_is_said_by_a_boolean(in_memory: Service) -> None:
+    problem = await in_memory.post("/api/v1/tasks?estimate=perhaps", {"task_type": "send_mail"}, 422)
+    assert problem["field"] == "estimate"
+    assert (await in_memory.get("/api/v1/tasks"))["tasks"] == []
+
+
+async def test_an_estimate_is_told_to_a_tenant_of_its_own_tasks_only(in_memory: Service) -> None:
+    ring = Keyring(in_memory.engine)
+    keys = {name: (await ring.create(name, [Role.ADMIN], tenant=name)).text for name in ("acme", "umbrella")}
+    in_memory.client.headers["authorization"] = f"Bearer {keys['acme']}"
+    assert (await estimated(in_memory, idempotency_key="k"))[0] == 1
+    in_memory.client.headers["authorization"] = f"Bearer {keys['umbrella']}"
+    await in_memory.post("/api/v1/tasks?estimate=true", {"task_type": "send_mail", "tenant": "acme"}, 403)
+    # As `explain` tells: others are a number.
+    assert (await estimated(in_memory))[0] == 2
+
+
+# Dead letters
+
+
+async def test_a_page_of_dead_letters_tells_how_many_there_are_in_all(any_service: Service, any_store: Store) -> None:
+    assert await any_service.get("/api/v1/dlq") == {"tasks": [], "next_cursor": None, "total_count": 0}
+    for kind in ("a", "a", "b"):
+        await any_service.ended(Failed(failure=BOOM), task_type=kind, max_retries=0)
+    await any_service.ended(Failed(failure=BOOM, retriable=False))
+    await noted(any_store)
+    first = await any_service.get("/api/v1/dlq", limit=1)
+    assert (len(first["tasks"]), first["total_count"]) == (1, 3)
+    rest = await any_service.get("/api/v1/dlq", cursor=first["next_cursor"])
+    assert (len(rest["tasks"]), rest["total_count"]) == (2, 3)
+    for query, count in (
+        ({"task_type": "a"}, 2),
+        ({"queue": "default"}, 3),
+        ({"queue": "other"}, 0),
+        ({"q": "type:b"}, 1),
+        ({"q": "error:Boom", "task_type": "a"}, 2),
+        ({"q": "state:completed"}, 0),
+    ):
+        assert (await any_service.get("/api/v1/dlq", **query))["total_count"] == count, query
+    problem = await any_service.get("/api/v1/dlq", 400, q="error:")
+    assert problem["type"] == "/docs#invalid-query"
+
+
+async def test_what_would_take_too_long_to_count_is_not_counted(
+    in_memory: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "MOST_LOOKED", 2)
+    for _ in range(3):
+        await in_memory.ended(Failed(failure=BOOM), max_retries=0)
+    assert (await in_memory.get("/api/v1/dlq", q="error:Boom"))["total_count"] is None
+    assert (await in_memory.get("/api/v1/dlq"))["total_count"] == 3
+
+
+async def test_a_tenant_is_told_the_number_of_its_own_dead_letters(any_service: Service, any_store: Store) -> None:
+    for tenant in ("acme", "umbrella", "umbrella"):
+        await any_service.ended(Failed(failure=BOOM), tenant=tenant, max_retries=0)
+    await noted(any_store)
+    made = await Keyring(any_service.engine).create("acme", [Role.READ], tenant="acme")
+    any_service.client.headers["authorization"] = f"Bearer {made.text}"
+    assert (await any_service.get("/api/v1/dlq"))["total_count"] == 1

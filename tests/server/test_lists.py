@@ -45,7 +45,7 @@ async def test_a_list_goes_on_from_page_to_page(service: Service) -> None:
 async def test_a_list_is_brief(service: Service) -> None:
     await service.ended(Failed(failure=BOOM), max_retries=0, parameters={"large": "x" * 1_000})
     (task,) = (await service.get(TASKS))["tasks"]
-    assert task["error"] == {"type": "Boom", "message": "it went boom", "traceback": None}
+    assert task["error"] == {"type": "Boom", "message": "it went boom", "traceback": None, "retriable": True}
     assert not {"parameters", "result", "history"} & task.keys()
 
 

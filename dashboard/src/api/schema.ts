@@ -126,6 +126,15 @@ export interface CircuitShown {
 export const CIRCUIT_STATES = ["closed", "open", "half_open"] as const;
 export type CircuitState = (typeof CIRCUIT_STATES)[number];
 
+/** One page of the dead letters. */
+export interface DeadLetterPage {
+  tasks: TaskListed[];
+  /** What leads to the next page; null on the last. */
+  next_cursor: string | null;
+  /** How many there are in all, on whatever pages. Null if more than 10,000 would have to be looked at to know, or for longer than a second: with `q`, a key that is bound to a tenant, or a journal they are, otherwise they are counted all along. */
+  total_count: number | null;
+}
+
 /** A worker leaves. */
 export interface DeregisterRequest {
   /** What it still holds, if it knows; all that its leases say it holds is handed back in any case. */
@@ -1136,6 +1145,12 @@ export interface TaskCreated {
   existing: boolean;
   /** Why no live worker could run it, as of a few seconds ago; left out if one could. */
   warnings?: CauseShown[];
+  /** With `estimate`, its number in the line of its queue, from 1, as `explain` counts it: those before it are served first. Null if it is not queued, or could not be counted in time. */
+  position_in_queue?: number | null;
+  /** With `estimate`, when a worker is expected to take it, on the assumptions that `explain` names. Null if nobody can tell: it is not queued, something holds it up, or the workers that could take it are busy and ended no task within the last minute. `explain` says which. */
+  estimated_start_time?: string | null;
+  /** How long until then; null if that is. */
+  estimated_wait_seconds?: number | null;
 }
 
 /** What went wrong in an attempt. */
@@ -1492,7 +1507,7 @@ export interface WorkerWhole {
 export interface Endpoints {
   /** Submit a task */
   "POST /api/v1/tasks": {
-    request: { body: SubmitRequest };
+    request: { query?: { estimate?: boolean }; body: SubmitRequest };
     answer: TaskCreated;
   };
   /** List tasks */
@@ -1523,7 +1538,7 @@ export interface Endpoints {
   /** List the dead letters */
   "GET /api/v1/dlq": {
     request: { query?: { limit?: number; order?: "newest" | "oldest"; cursor?: string; include_parameters?: boolean; queue?: string; task_type?: string; q?: string } };
-    answer: TaskPage;
+    answer: DeadLetterPage;
   };
   /** Count the dead letters by error */
   "GET /api/v1/dlq/groups": {

@@ -144,6 +144,10 @@ class TenantEngine:
         """The dead letters that a query means, grouped."""
         return await self._engine.dead_letters.groups(self._own(query), within=within)
 
+    async def dead_letters(self, query: Query, *, within: Filter | None = None) -> int | None:
+        """How many dead letters a query means; None if that takes too long to count."""
+        return await self._engine.dead_letters.total(self._own(query), within=within)
+
     # Submits
 
     async def awaitable(self, wishes: Sequence[Submission | None]) -> list[FairleadError | None]:

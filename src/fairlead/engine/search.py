@@ -208,14 +208,14 @@ class Searcher:
             after = found.cursor
             await self._breathe()
 
-    async def count(self, plan: Plan) -> TaskCount:
+    async def count(self, plan: Plan, budget: SearchBudget | None = None) -> TaskCount:
         """How many tasks a plan looks for; at least, if there are very many to look at."""
         if plan.matching is None:
             return TaskCount(0)
         if plan.rest is None and plan.ids is None and not self._lags and _counted(plan.matching):
             return TaskCount(await self._tallied(plan.matching))
         number, exact = 0, True
-        async for found in self.all(plan, budget=SearchBudget(MOST_COUNTED, COUNT_SECONDS)):
+        async for found in self.all(plan, budget=budget or SearchBudget(MOST_COUNTED, COUNT_SECONDS)):
             number += len(found.tasks)
             exact = found.cursor is None
         return TaskCount(number, exact)

@@ -8,9 +8,9 @@ closed to tenants, and it takes a line here to open it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from starlette.types import Scope
@@ -37,11 +37,13 @@ from fairlead.server.settings import ServerSettings
 from fairlead.server.state import Hub
 from fairlead.server.worker_protocol.dispatch import PollTerms
 from fairlead.wire.events import Wanted, wanted_of
-from fairlead.wire.tasks import TaskCreated, created
+from fairlead.wire.tasks import TaskCreated, created, estimated
 from fairlead.wire.worker_protocol import RegisterRequest
 
 _MOST_CALLERS: Final = 1_024
 """Of how many callers the views are kept."""
+_ESTIMATE_SECONDS: Final = 1.0
+"""How long the answer to a submit waits for an estimate."""
 
 
 def views_of(hub: Hub) -> Callable[[Principal], View]:
@@ -146,6 +148,15 @@ class View:
         finally:
             admitted.leave()
 
+    async def estimate(self, told: TaskCreated) -> TaskCreated:
+        """What to tell of a task that is stored, and when it will start as far as that can be told in time."""
+        explanation = None
+        # The task is stored, whatever becomes of the estimate.
+        with contextlib.suppress(FairleadError, TimeoutError):
+            async with asyncio.timeout(_ESTIMATE_SECONDS):
+                explanation = await self.engine.explain(TaskId(told.task_id))
+        return estimated(told, explanation)
+
     async def submit_many(self, submissions: Sequence[Submission]) -> list[TaskCreated | Refusal]:
         """Store tasks that `awaitable` has nothing against; what to tell of each."""
         return await store_all(self._hub, submissions, [self.principal] * len(submissions))
@@ -239,7 +250,7 @@ class View:
             await self.engine.get(wanted.task_id)
         return wanted
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def listen(self, wanted: Wanted, after: str | None = None) -> AsyncIterator[Listening]:
         """Listen to what happens from now on, or since a position."""
         async with self._hub.broadcast.listen(wanted.of(self.principal.tenant), after) as listening:

@@ -107,6 +107,14 @@ class ShowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many seconds to wait for the task to end; the server may wait for less."""
 
 
+class SubmitQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the answer to a submit tells."""
+
+    estimate: bool = False
+    """Whether to tell its place in the queue and when it will start, for which the queue and the workers are looked at
+    once it is stored."""
+
+
 class CancelQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long a cancel waits."""
 
@@ -131,11 +139,12 @@ class TaskCancelled(Struct, frozen=True, kw_only=True):
     """When cancel was asked, the first time if it was asked again; a task that waited has ended at that moment."""
 
 
-SUBMIT_TASK: Final = Endpoint[Empty, SubmitRequest](
+SUBMIT_TASK: Final = Endpoint[SubmitQuery, SubmitRequest](
     method="POST",
     path="/api/v1/tasks",
     summary="Submit a task",
     role=Role.SUBMIT,
+    query=SubmitQuery,
     body=SubmitRequest,
     answers={201: TaskCreated, 200: TaskCreated},
 )

@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
+from fairlead.core.explain.explanation import Explanation
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LONGEST, LONGEST_DELAY, SECOND
 from fairlead.core.retry import MOST_RETRIES
@@ -19,7 +21,7 @@ from fairlead.wire.aliases import NUMBERS
 from fairlead.wire.explanations import CauseShown
 from fairlead.wire.problems import Problem
 from fairlead.wire.retry import RetryPolicy, Rules, backoff_of, policy_of, rules_of, rules_shown
-from fairlead.wire.times import instant_of, iso
+from fairlead.wire.times import instant_of, iso, maybe_iso
 from fairlead.wire.words import PriorityName, StateName
 
 BATCH_LIMIT: Final = 1_000
@@ -125,6 +127,15 @@ class TaskCreated(Struct, frozen=True, kw_only=True, gc=False):
     """Whether its idempotency key was known and this is the task that it first named."""
     warnings: list[CauseShown] | UnsetType = UNSET
     """Why no live worker could run it, as of a few seconds ago; left out if one could."""
+    position_in_queue: int | UnsetType | None = UNSET
+    """With `estimate`, its number in the line of its queue, from 1, as `explain` counts it: those before it are served
+    first. Null if it is not queued, or could not be counted in time."""
+    estimated_start_time: str | UnsetType | None = UNSET
+    """With `estimate`, when a worker is expected to take it, on the assumptions that `explain` names. Null if nobody
+    can tell: it is not queued, something holds it up, or the workers that could take it are busy and ended no task
+    within the last minute. `explain` says which."""
+    estimated_wait_seconds: float | UnsetType | None = UNSET
+    """How long until then; null if that is."""
 
 
 class BatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -229,4 +240,19 @@ def created(task: Task, position: int | None, *, existing: bool, warnings: Seque
         created_at=_iso(spec.created_at),
         existing=existing,
         warnings=list(warnings) if warnings else UNSET,
+    )
+
+
+def estimated(told: TaskCreated, explanation: Explanation | None) -> TaskCreated:
+    """The answer to a submit with what an explanation foretells; None if there was no time for one."""
+    line = None if explanation is None else explanation.line
+    forecast = None if explanation is None else explanation.forecast
+    start = None if forecast is None else forecast.estimated_start
+    return replace(
+        told,
+        position_in_queue=None if line is None else line.position,
+        estimated_start_time=maybe_iso(start),
+        estimated_wait_seconds=None
+        if explanation is None or start is None
+        else max(0, start - explanation.at) / SECOND,
     )

@@ -120,6 +120,15 @@ class DeadLetterQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_field
     """Only those that this query means, such as `error:Timeout params.user_id:42`."""
 
 
+class DeadLetterPage(TaskPage, frozen=True, kw_only=True):
+    """One page of the dead letters."""
+
+    total_count: int | None = None
+    """How many there are in all, on whatever pages. Null if more than 10,000 would have to be looked at to know, or for
+    longer than a second: with `q`, a key that is bound to a tenant, or a journal they are, otherwise they are counted
+    all along."""
+
+
 class GroupsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which dead letters are grouped."""
 
@@ -146,7 +155,7 @@ LIST_DEAD_LETTERS: Final = Endpoint[DeadLetterQuery, None](
     summary="List the dead letters",
     role=Role.READ,
     query=DeadLetterQuery,
-    answers={200: TaskPage},
+    answers={200: DeadLetterPage},
 )
 GROUPS: Final = Endpoint[GroupsQuery, None](
     method="GET",

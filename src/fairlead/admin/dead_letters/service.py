@@ -12,7 +12,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.task import Failure, Task
 from fairlead.core.text.error_fingerprint import fingerprint_of, pattern_of
 from fairlead.engine.runtime.clock import Clock
-from fairlead.engine.search import COUNT_SECONDS, SearchBudget, Searcher, plan
+from fairlead.engine.search import COUNT_SECONDS, MOST_LOOKED, MOST_SECONDS, SearchBudget, Searcher, plan
 from fairlead.storage.values import Filter
 
 MOST_GROUPED: Final = 500_000
@@ -26,6 +26,15 @@ class DeadLetters:
         self._searcher = searcher
         self._settings = settings
         self._clock = clock
+
+    async def total(self, query: Query = EVERYTHING, *, within: Filter | None = None) -> int | None:
+        """How many dead letters a query means, of those that a filter admits; None if that takes longer than a page.
+
+        All of a queue or a type are told by the tally. Others are counted by looking at them, as a search does.
+        """
+        sought = plan(query.and_(DEAD), self._clock.now(), within)
+        count = await self._searcher.count(sought, SearchBudget(MOST_LOOKED, MOST_SECONDS))
+        return count.number if count.exact else None
 
     async def groups(self, query: Query = EVERYTHING, *, within: Filter | None = None) -> Groups:
         """Group the dead letters that a query means, of those that a filter admits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairlead.admin.dead_letters import api
-from fairlead.admin.dead_letters.api import DeadLetterQuery, GroupsQuery, ReplayRequest, groups_shown
+from fairlead.admin.dead_letters.api import DeadLetterPage, DeadLetterQuery, GroupsQuery, ReplayRequest, groups_shown
 from fairlead.core.errors import WrongState
 from fairlead.core.identity import check_name
 from fairlead.core.query.parser import parse_query
@@ -21,7 +21,11 @@ REPLAYABLE = (State.DEAD_LETTER, State.FAILED, State.CANCELLED)
 
 async def list_dead_letters(call: Call[DeadLetterQuery, None]) -> Answer:
     """List the dead letters, with their attempts, their last error and the reason, in pages like those of all tasks."""
-    return Answer(await page(call, _filter(call.query), call.query, call.query.q))
+    query, matching = call.query, _filter(call.query)
+    found = await page(call, matching, query, query.q)
+    sought = EVERYTHING if query.q is None else parse_query(query.q)
+    total = await call.view.engine.dead_letters(sought, within=matching)
+    return Answer(DeadLetterPage(tasks=found.tasks, next_cursor=found.next_cursor, total_count=total))
 
 
 async def groups(call: Call[GroupsQuery, None]) -> Answer:

@@ -12,22 +12,24 @@ from fairlead.server.routes.pagination import filter_of, page
 from fairlead.wire import task_endpoints
 from fairlead.wire.endpoint import Empty
 from fairlead.wire.explanations import explanation_shown
-from fairlead.wire.task_endpoints import CancelQuery, ListQuery, ShowQuery, TaskCancelled
+from fairlead.wire.task_endpoints import CancelQuery, ListQuery, ShowQuery, SubmitQuery, TaskCancelled
 from fairlead.wire.task_shown import whole
 from fairlead.wire.tasks import SubmitRequest, submission_of
 from fairlead.wire.times import maybe_iso
 
 
-async def submit(call: Call[Empty, SubmitRequest]) -> Answer:
+async def submit(call: Call[SubmitQuery, SubmitRequest]) -> Answer:
     """Store a task; it is durable when this is answered.
 
     With an `idempotency_key` that is known, the first task that it named is answered, with status 200. If no live
-    worker could run the task, it is stored all the same and `warnings` says why.
+    worker could run the task, it is stored all the same and `warnings` says why. With `estimate=true` the answer also
+    tells when the task will start, as far as that can be told; it takes as long as an `explain`.
     """
     view, request = call.view, call.body
     traceparent = traceparent_of(call.scope["headers"])
     told = await view.submit(submission_of(request, view.tenant_of(request.tenant), traceparent))
-    return Answer(told, status=200 if told.existing else 201)
+    status = 200 if told.existing else 201
+    return Answer(await view.estimate(told) if call.query.estimate else told, status=status)
 
 
 async def show(call: Call[ShowQuery, None]) -> Answer:
