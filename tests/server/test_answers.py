@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,11 +15,13 @@ from fairlead.core.events import CancelConfirmed, Completed, Failed
 from fairlead.core.identity import WorkerId
 from fairlead.core.tenancy import Role
 from fairlead.server import caller_view
+from fairlead.server.live import queue_depths
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.store import JournalStore
+from fairlead.storage.memory import MemoryStore
 from fairlead.storage.open import open_store
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Beat, Pulse, Tally
+from fairlead.storage.values import Beat, Pulse, Stretch, Tally
 from tests.server.serving import BOOM, Service
 from tests.servers.stores import Place, place
 
@@ -266,3 +268,159 @@ async def test_a_tenant_is_told_the_number_of_its_own_dead_letters(any_service: 
     made = await Keyring(any_service.engine).create("acme", [Role.READ], tenant="acme")
     any_service.client.headers["authorization"] = f"Bearer {made.text}"
     assert (await any_service.get("/api/v1/dlq"))["total_count"] == 1
+
+
+# Statistics
+
+
+async def line(service: Service, queue: str | None = None, priority: str = "medium") -> Any:
+    """How one priority stands in all queues, or in one."""
+    stats = await service.get("/api/v1/queue/stats", **({} if queue is None else {"queue": queue}))
+    if queue is not None:
+        assert [each["priorities"] for each in stats["by_queue"].values()] in ([], [stats["queues"]])
+    return stats["queues"][priority]
+
+
+async def test_statistics_tell_percentiles_of_the_ages_by_priority_and_queue(any_service: Service) -> None:
+    for queue, count in (("a", 10), ("b", 10)):
+        for _ in range(count):
+            await any_service.submit(queue=queue)
+            any_service.advance(10)
+    await any_service.submit(queue="a", priority="low")
+    # Those of b have waited for 10 to 100 seconds, those of a for 110 to 200.
+    for asked, p50, p95 in (("a", 150, 200), ("b", 50, 100), (None, 100, 190)):
+        told = await line(any_service, asked)
+        assert p50 <= told["age_p50_seconds"] <= p50 * 1.011
+        assert p95 <= told["age_p95_seconds"] <= p95 * 1.011
+    low = await line(any_service, "a", "low")
+    assert low["age_p50_seconds"] == low["age_p95_seconds"] == 0
+    none = await line(any_service, "b", "low")
+    assert none["age_p50_seconds"] is none["age_p95_seconds"] is None
+
+
+async def test_statistics_tell_what_came_of_tasks_within_the_last_hour(any_service: Service) -> None:
+    for queue, waits, takes in (("a", 2, 10), ("a", 4, 20), ("b", 12, 60)):
+        await any_service.submit(queue=queue)
+        any_service.advance(waits)
+        (task,) = await any_service.claim(queues=[queue])
+        any_service.advance(takes)
+        await any_service.settle(task, Completed())
+    assert (await line(any_service, "a")) == {
+        "depth": 0,
+        "oldest_age_seconds": 0.0,
+        "age_p50_seconds": None,
+        "age_p95_seconds": None,
+        "ended_last_hour": 2,
+        "average_wait_seconds": 3.0,
+        "average_duration_seconds": 15.0,
+        "promotions_last_hour": 0,
+        "recoveries_last_hour": 0,
+    }
+    both = await line(any_service)
+    assert (both["ended_last_hour"], both["average_wait_seconds"], both["average_duration_seconds"]) == (3, 6.0, 30.0)
+    low = await line(any_service, priority="low")
+    assert (low["ended_last_hour"], low["average_wait_seconds"], low["average_duration_seconds"]) == (0, None, None)
+    any_service.advance(3_600)
+    assert (await line(any_service))["ended_last_hour"] == 0
+
+
+async def test_statistics_tell_promotions_and_recoveries_within_the_last_hour(any_service: Service) -> None:
+    await any_service.submit(priority="low", queue="a")
+    any_service.advance(660)
+    await any_service.claim(queues=["a"])
+    any_service.advance(60)
+    await any_service.engine.sweep()
+    for queue, counts in (("a", (1, 1)), (None, (1, 1)), ("b", (0, 0))):
+        low = await line(any_service, queue, "low")
+        assert (low["promotions_last_hour"], low["recoveries_last_hour"]) == counts
+    medium = await line(any_service, "a")
+    assert (medium["promotions_last_hour"], medium["recoveries_last_hour"]) == (0, 0)
+
+
+async def test_a_tenant_is_told_figures_of_the_queues_that_are_bound_to_it(any_service: Service) -> None:
+    for queue, tenant in (("ours", "acme"), ("more", "acme"), ("theirs", "umbrella")):
+        await any_service.engine.queues.change(queue, tenant=tenant)
+        await any_service.submit(queue=queue, tenant=tenant)
+        any_service.advance(100)
+        (task,) = await any_service.claim(queues=[queue])
+        await any_service.settle(task, Completed())
+        await any_service.submit(queue=queue, tenant=tenant)
+    keys = {
+        name: (await Keyring(any_service.engine).create(name, [Role.READ], tenant=name)).text
+        for name in ("acme", "umbrella", "nobody")
+    }
+    for name, ended, p95 in (("acme", 2, 200), ("umbrella", 1, 0)):
+        any_service.client.headers["authorization"] = f"Bearer {keys[name]}"
+        told = await line(any_service)
+        assert (told["ended_last_hour"], told["average_wait_seconds"]) == (ended, 100.0)
+        assert p95 <= told["age_p95_seconds"] <= p95 * 1.011
+        assert "theirs" not in (await any_service.get("/api/v1/queue/stats"))["by_queue"] or name == "umbrella"
+    any_service.client.headers["authorization"] = f"Bearer {keys['nobody']}"
+    await any_service.get("/api/v1/queue/stats", 403)
+
+
+class Counting(MemoryStore):
+    """A store that counts stretches when it is let, and says how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.let = asyncio.Event()
+        self.let.set()
+
+    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        self.asked += 1
+        await self.let.wait()
+        return await super().count(stretches)
+
+
+async def test_ages_are_counted_once_a_second_however_often_they_are_asked_for() -> None:
+    store = Counting()
+    async with Service(store) as service:
+        for _ in range(2):
+            await service.submit()
+        service.advance(60)
+        told = await asyncio.gather(*(line(service) for _ in range(20)))
+        assert {each["age_p95_seconds"] for each in told} == {60.0}
+        asked = store.asked
+        assert (await line(service))["age_p95_seconds"] == 60.0 and store.asked == asked
+        service.advance(1)
+        assert (await line(service))["age_p95_seconds"] == 61.0 and store.asked == 2 * asked
+
+
+async def test_ages_that_take_too_long_to_count_are_null_and_counted_in_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_depths, "_PATIENT", 0.05)
+    store = Counting()
+    async with Service(store) as service:
+        for _ in range(2):
+            await service.submit()
+        service.advance(60)
+        store.let.clear()
+        told = await line(service)
+        assert (told["depth"], told["age_p50_seconds"]) == (2, None)
+        service.advance(5)
+        store.let.set()
+        while (told := await line(service))["age_p50_seconds"] is None:  # noqa: ASYNC110 - nothing tells that it is done
+            await asyncio.sleep(0)
+        # It took five seconds, so it is not done again for a hundred; what is over a minute old is not told.
+        asked = store.asked
+        service.advance(59)
+        assert (await line(service))["age_p50_seconds"] is not None
+        service.advance(2)
+        assert (await line(service))["age_p50_seconds"] is None and store.asked == asked
+        service.advance(40)
+        assert (await line(service))["age_p50_seconds"] is not None and store.asked > asked
+
+
+async def test_ages_that_cannot_be_counted_cost_no_statistics() -> None:
+    class Broken(MemoryStore):
+        async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+            raise StoreUnavailable("the store is away")
+
+    async with Service(Broken()) as service:
+        for _ in range(2):
+            await service.submit()
+        told = await line(service)
+        assert (told["depth"], told["age_p50_seconds"]) == (2, None)

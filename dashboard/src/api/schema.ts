@@ -471,6 +471,20 @@ export interface PriorityStanding {
   depth: number;
   /** How long the one that has waited longest has waited; 0 if none waits. */
   oldest_age_seconds: number;
+  /** How long half of those that wait have waited at the most, rounded up by a hundredth or less. Null if none waits, or if they were not counted: by the command line beside the store, in over 2,000 lanes, or not in time. */
+  age_p50_seconds: number | null;
+  /** Likewise how long 95 of 100 have waited. */
+  age_p95_seconds: number | null;
+  /** How many tasks completed, failed or became dead letters within the last hour, the end of a retried attempt not counted. This and what follows is the sum over all processes that settle, claim or sweep, also those that have ended since; of others than the one that is asked, as of their last heartbeat. */
+  ended_last_hour: number;
+  /** How long these had been ready when the last attempt of each began, on average; null if there are none. */
+  average_wait_seconds: number | null;
+  /** How long that attempt took, on average; null if there are none. */
+  average_duration_seconds: number | null;
+  /** How many tasks were claimed within the last hour as more urgent than this priority, because they had waited. */
+  promotions_last_hour: number;
+  /** How many tasks were taken within the last hour from workers whose lease had ended, and wait again. */
+  recoveries_last_hour: number;
 }
 
 /** What went wrong, for programs (`type`, `status`, `field`) and for people (`title`, `detail`, `remedy`). */

@@ -1,12 +1,24 @@
 import { describe, expect, it } from "vitest";
-import type { CircuitShown, QueueStanding, Standing, WorkerShown } from "../api/schema";
+import type { CircuitShown, PriorityStanding, QueueStanding, Standing, WorkerShown } from "../api/schema";
 import { findings, verdict, type Known } from "./verdict";
 
+const line = (depth = 0, age = 0): PriorityStanding => ({
+  depth,
+  oldest_age_seconds: age,
+  age_p50_seconds: null,
+  age_p95_seconds: null,
+  ended_last_hour: 0,
+  average_wait_seconds: null,
+  average_duration_seconds: null,
+  promotions_last_hour: 0,
+  recoveries_last_hour: 0,
+});
+
 const lines = (depth: number, age = 0): QueueStanding["priorities"] => ({
-  critical: { depth, oldest_age_seconds: age },
-  high: { depth: 0, oldest_age_seconds: 0 },
-  medium: { depth: 0, oldest_age_seconds: 0 },
-  low: { depth: 0, oldest_age_seconds: 0 },
+  critical: line(depth, age),
+  high: line(),
+  medium: line(),
+  low: line(),
 });
 
 const states = {

@@ -14,6 +14,8 @@ from fairlead.core.health.autoscale import WITHIN, Scaling, advise
 from fairlead.core.identity import check_name
 from fairlead.core.instant import Span
 from fairlead.engine.engine import Engine
+from fairlead.engine.metrics.throughput import hour_of
+from fairlead.engine.queue_ages import QueueAges, queue_ages
 from fairlead.engine.stats import Stats, stats_of
 from fairlead.storage.values import Filter
 
@@ -131,18 +133,24 @@ class AdminEngine(Engine):
         """How the queues stand, and the workers; costs O(lanes + workers)."""
         await self.book.refresh()
         tally, now = await self.store.tally(), self.clock.now()
+        throughput, rows = await self.presence.counted()
         return stats_of(
             tally,
             now,
             await self.presence.workers(),
-            await self.presence.throughput(),
+            throughput,
             paused=self.book.paused,
             paused_types=self.book.paused_types,
             circuits=await self._known_circuits(),
             promoted_today=await self._ledger.promotions.today(now),
             unreadable=self.book.unreadable,
             quarantined=await self._quarantined(),
+            hour=hour_of(rows, now),
         )
+
+    async def ages(self, queues: Collection[str] | None = None) -> QueueAges:
+        """How long the tasks have waited that wait, in some queues or in all; counts them, but looks at none."""
+        return await queue_ages(self.store, self.clock.now(), queues, batching=self._batching)
 
     async def _quarantined(self) -> dict[str, int]:
         """How many records are set aside; none, while a journal that keeps them cannot be reached."""

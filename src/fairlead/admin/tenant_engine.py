@@ -144,7 +144,7 @@ class TenantEngine:
         """The dead letters that a query means, grouped."""
         return await self._engine.dead_letters.groups(self._own(query), within=within)
 
-    async def dead_letters(self, query: Query, *, within: Filter | None = None) -> int | None:
+    async def count_dead_letters(self, query: Query, *, within: Filter | None = None) -> int | None:
         """How many dead letters a query means; None if that takes too long to count."""
         return await self._engine.dead_letters.total(self._own(query), within=within)
 
@@ -205,7 +205,7 @@ class TenantEngine:
         """How those queues stand that are bound to the caller's tenant, given how all stand; refused if none is."""
         if self._tenant is None:
             return stats
-        own = await self._counted_queues()
+        own = await self.counted_queues()
         queues = {name: each for name, each in stats.queues.items() if name in own}
         workers = await self.workers.all()
         shown = Stats(
@@ -229,7 +229,7 @@ class TenantEngine:
             return await self._engine.autoscale(queue, within=within, capacity=capacity)
         if queue is not None:
             await self.check_queues([queue])
-        own = await self._counted_queues()
+        own = await self.counted_queues()
         return await self._engine.autoscale(queue, within=within, capacity=capacity, queues=own)
 
     # Workers
@@ -265,7 +265,7 @@ class TenantEngine:
         await self._engine.book.refresh()
         return frozenset() if self._tenant is None else self._engine.book.queues_of(self._tenant)
 
-    async def _counted_queues(self) -> frozenset[str]:
+    async def counted_queues(self) -> frozenset[str]:
         """The queues that are bound to the caller's tenant; refused if there are none."""
         own = await self._own_queues()
         if not own:

@@ -64,7 +64,8 @@ Tasks and stats have the fields that they have over HTTP.
 - `prioritize`, and `cancel`, `dlq replay` and `dlq discard` with `--query`, and `operations show`, `pause`, `resume`
   and `cancel`: an operation, with the fields that it has [over HTTP](http.md#operationshown); with `--dry-run`
   `action`, `as_of`, `count`, whether that is `exact`, and `sample`. `operations list`: an operation on each line.
-- `stats`: `queues`, by priority, all queues together: `depth` and `oldest_age_seconds`; `workers`: how many are
+- `stats`: `queues`, by priority, all queues together: `depth`, `oldest_age_seconds` and what else there is [over
+  HTTP](http.md#prioritystanding), but for the percentiles of the ages beside the store; `workers`: how many are
   `active`, `draining` and `dead`, and the `total_capacity` and `used_capacity` of those that live; `throughput`:
   `completed_last_minute` and `failed_last_minute`; `by_queue`, for each queue by name `priorities`, `states` and
   `types` (how many are ready) and whether it is `paused`; `states`, of all queues; `next_alarm`; `promoted_today`;

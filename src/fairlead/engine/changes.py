@@ -130,6 +130,7 @@ class Ledger:
             treated_as = effective_priority(table, priority, at - status.ready_at)
             if treated_as < priority:
                 self.promotions.count(at)
+                self.meter.promoted(task, at)
                 for watcher in self.watchers:
                     watcher.promoted(task, treated_as, at)
                 if wanted:

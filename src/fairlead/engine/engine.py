@@ -318,6 +318,8 @@ class Engine:
             if task.status.lease is not None and status is not None:
                 lost.append(task)
                 self._breakers.count(task, status)
+                if status.state.waiting:
+                    self._ledger.meter.recovered(Task(task.spec, status), now)
         await self._ledger.finish()
         if lost:
             await self.lost_tasks.note(lost, now)

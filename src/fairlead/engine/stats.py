@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.core.circuit import Circuit
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Priority, State
-from fairlead.engine.metrics.throughput import Throughput
+from fairlead.engine.metrics.throughput import OTHER_QUEUES, HourCounts, Throughput
+from fairlead.engine.queue_ages import AgePercentiles, QueueAges
 from fairlead.engine.worker_records import WorkerPresence, WorkerState
 from fairlead.storage.values import Tally
 
@@ -21,6 +23,9 @@ class LineStats(Struct, frozen=True, kw_only=True):
     """Tasks that are ready and wait for a worker."""
     oldest_age: Span = 0
     """How long the one that has waited longest has waited."""
+    ages: AgePercentiles | None = None
+    """How long those have waited that wait; None if that was not counted, or none waits."""
+    hour: HourCounts = HourCounts()
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
@@ -75,6 +80,10 @@ class Stats(Struct, frozen=True, kw_only=True):
     """How many records, tasks among them, are set aside because they cannot be decoded, by kind."""
     at: Instant = 0
     """The moment of all this."""
+    ages: dict[Priority, AgePercentiles] = {}
+    """How long the tasks of all queues have waited that wait, by priority; empty if that was not counted."""
+    other_queues: dict[Priority, HourCounts] = {}
+    """What was counted within the last hour in queues of which there were too many to tell them apart."""
 
 
 def stats_of(
@@ -89,6 +98,7 @@ def stats_of(
     promoted_today: int = 0,
     unreadable: Collection[str] = (),
     quarantined: Mapping[str, int] | None = None,
+    hour: Mapping[str, Mapping[Priority, HourCounts]] | None = None,
 ) -> Stats:
     """The stats of a tally taken at this moment; a queue that is paused is there even without tasks."""
     queues = {name: _no_tasks(paused=True, unreadable=name in unreadable) for name in sorted(paused)}
@@ -111,6 +121,10 @@ def stats_of(
         line = queue.lines[lane.priority]
         age = 0 if lane_tally.oldest_ready is None else max(0, now - lane_tally.oldest_ready)
         queue.lines[lane.priority] = LineStats(depth=line.depth + ready, oldest_age=max(line.oldest_age, age))
+    for name, counts in (hour or {}).items():
+        if name != OTHER_QUEUES:
+            lines = queues.setdefault(name, _no_tasks()).lines
+            lines.update({priority: replace(lines[priority], hour=each) for priority, each in counts.items()})
     return Stats(
         queues=queues,
         states=states,
@@ -124,7 +138,21 @@ def stats_of(
         circuits=dict(circuits or {}),
         quarantined=dict(quarantined or {}),
         at=now,
+        other_queues=dict((hour or {}).get(OTHER_QUEUES, {})),
     )
+
+
+def aged(stats: Stats, ages: QueueAges) -> Stats:
+    """The stats with how long the tasks have waited that wait, where there are any."""
+    queues = {
+        name: replace(queue, lines={each: _aged(line, ages, name, each) for each, line in queue.lines.items()})
+        for name, queue in stats.queues.items()
+    }
+    return replace(stats, queues=queues, ages=dict(ages.overall))
+
+
+def _aged(line: LineStats, ages: QueueAges, queue: str, priority: Priority) -> LineStats:
+    return replace(line, ages=ages.by_queue.get((queue, priority))) if line.depth else line
 
 
 def _no_tasks(*, paused: bool = False, unreadable: bool = False) -> QueueStats:

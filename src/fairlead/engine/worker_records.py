@@ -23,7 +23,7 @@ from fairlead.core.task import Task
 from fairlead.engine.events.observers import Watcher
 from fairlead.engine.events.publisher import Publisher
 from fairlead.engine.events.types import EventType, WorkerData, WorkerEvent
-from fairlead.engine.metrics.throughput import Spent, Throughput, ThroughputMeter
+from fairlead.engine.metrics.throughput import HourRow, Spent, Throughput, ThroughputMeter
 from fairlead.engine.records import DecodedRecord, Form, Records, decoder
 from fairlead.engine.runtime.clock import Clock
 from fairlead.engine.runtime.ids import Chance
@@ -126,6 +126,8 @@ class _Counted(Struct, frozen=True):
     throughput: Throughput
     spent: dict[str, Spent] = {}
     """By queue."""
+    hour: tuple[HourRow, ...] = ()
+    """Of the last hour; of a process that has ended since, of the hour before."""
 
 
 PRESENT: Final = Form(kind=_WORKER, decode=decoder(WorkerPresence), name_of=lambda present: present.id)
@@ -161,6 +163,7 @@ class Presence:
         self._known: dict[WorkerId, tuple[WorkerPresence, int]] = {}
         """Workers that speak through this engine, with the version of their record."""
         self._process: str | None = None
+        self._reported: tuple[Throughput, tuple[HourRow, ...]] | None = None
 
     async def register(
         self,
@@ -297,27 +300,34 @@ class Presence:
         return frozenset(record.name for record in await self._store.scan(_DRAIN))
 
     async def report(self) -> None:
-        """Store what this process has counted, for `throughput`."""
+        """Store what this process has counted, for `throughput`, `spent` and `counted`."""
         now = self._clock.now()
-        counted = self._meter.total(now)
+        counted, hour = self._meter.total(now), tuple(self._meter.hour(now))
         if self._process is None:
-            if counted == Throughput():
+            if not hour:
                 return
             self._process = self._chance.randbytes(8).hex()
-        if counted == Throughput():
+        if not hour:
             await self._store.drop(_THROUGHPUT, self._process)
-            self._process = None
-        else:
-            await self._store.put(
-                _THROUGHPUT, self._process, COUNTS.write(_Counted(now, counted, self._meter.spent(now)))
-            )
+            self._process = self._reported = None
+        elif counted != Throughput() or self._reported != (counted, hour):
+            record = _Counted(now, counted, self._meter.spent(now), hour)
+            await self._store.put(_THROUGHPUT, self._process, COUNTS.write(record))
+            self._reported = counted, hour
 
-    async def throughput(self) -> Throughput:
-        """What ended within the last minute: the sum of what each live process has reported."""
-        counts = await self._counts()
-        return Throughput(
-            completed=sum(one.throughput.completed for one in counts),
-            failed=sum(one.throughput.failed for one in counts),
+    async def counted(self) -> tuple[Throughput, list[HourRow]]:
+        """What ended within the last minute, and what was counted within the last hour, by all processes.
+
+        The first is the sum of what each live process has reported. The second is also of those that have ended, up to
+        their last report, and of this one up to now.
+        """
+        now = self._clock.now()
+        kept = (await self._records.read(COUNTS)).kept
+        live = [each.value.throughput for each in kept if each.value.at >= now - self._settings.lease]
+        others = [row for each in kept if each.name != self._process for row in each.value.hour]
+        return (
+            Throughput(completed=sum(one.completed for one in live), failed=sum(one.failed for one in live)),
+            [*others, *self._meter.hour(now)],
         )
 
     async def spent(self, queues: Collection[str] | None = None) -> Spent:

@@ -22,11 +22,11 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.queues.order import Table
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
-from fairlead.core.task import Task
+from fairlead.core.task import State, Task
 from fairlead.core.tenancy import Role, check_holder, check_unbound, tenant_named
 from fairlead.engine.metrics.starvation import AtRisk
 from fairlead.engine.scheduler import template_of
-from fairlead.engine.stats import Stats
+from fairlead.engine.stats import Stats, aged
 from fairlead.engine.worker_records import WorkerPresence
 from fairlead.server.auth.principal import Principal
 from fairlead.server.http.bodies import BodyReader
@@ -176,6 +176,14 @@ class View:
         """How the queues stand that are there for the caller."""
         stats = await self._hub.depths.stats()
         return stats if self.principal.tenant is None else await self.engine.narrowed(stats)
+
+    async def aged_stats(self) -> Stats:
+        """The same, with how long the tasks have waited that wait."""
+        stats = await self.stats()
+        if not stats.states[State.QUEUED]:
+            return stats
+        own = None if self.principal.tenant is None else await self.engine.counted_queues()
+        return aged(stats, await self._hub.ages.of(own))
 
     async def recent(self) -> tuple[Stats, Span, AtRisk]:
         """The same, at most a second old, how late the most overdue schedule is, and which tasks may starve."""

@@ -22,7 +22,7 @@ from fairlead.server.http.bodies import BodyReader
 from fairlead.server.http.deadlines import Deadlines
 from fairlead.server.live.broadcast import Broadcast
 from fairlead.server.live.history import Recorder
-from fairlead.server.live.queue_depths import Depths
+from fairlead.server.live.queue_depths import Ages, Depths
 from fairlead.server.live.task_waiters import Endings
 from fairlead.server.settings import ServerSettings
 from fairlead.server.worker_protocol.dispatch import Dispatcher
@@ -91,6 +91,7 @@ class Hub:
         self.bodies = BodyReader(self.settings.body_seconds)
         self.depths = Depths(engine)
         self.admission = Admission(engine, self.settings.admission, metrics)
+        self.ages = Ages(engine)
         self.history = Recorder(engine, self.depths)
         self.endings = Endings(engine, self.stopping)
         self._patience = patience_of(engine.store)

@@ -1,20 +1,29 @@
-"""Counting what came of tasks in this process, over the last minute."""
+"""Counting what came of tasks in this process, over the last minute and the last hour."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from fairlead.core.identity import WorkerId
-from fairlead.core.instant import MINUTE, SECOND, Instant, Span
-from fairlead.core.task import COMPLETED, State, Task
+from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant, Span
+from fairlead.core.task import COMPLETED, Priority, State, Task
 from fairlead.engine.events.types import worker_of
 
 _SLICE: Final[Span] = 5 * SECOND
 _SLICES: Final = MINUTE // _SLICE
 _MOST_QUEUES: Final = 100
+
+_LONG_SLICE: Final[Span] = 5 * MINUTE
+_LONG_SLICES: Final = HOUR // _LONG_SLICE
+_MOST_ROWS: Final = 5_000
+"""How many rows of the last hour a process keeps."""
+_MOST_REPORTED: Final = 2_400
+"""How many of them it tells the others."""
+OTHER_QUEUES: Final = ""
+"""Instead of the name of a queue: all those together that there are too many of to tell apart."""
 
 Name = TypeVar("Name")
 
@@ -34,8 +43,50 @@ class Spent(Struct, frozen=True, array_like=True):
     time: Span = 0
 
 
+class HourCounts(Struct, frozen=True, kw_only=True):
+    """What was counted within the last hour; that is the five minutes under way and the eleven times five before."""
+
+    ended: int = 0
+    """How many tasks completed, failed or became dead letters."""
+    waited: Span = 0
+    """How long these had been ready before their last attempt began, in all."""
+    took: Span = 0
+    """How long their last attempts took, in all."""
+    promoted: int = 0
+    """How many tasks were claimed as more urgent than they are, because they had waited."""
+    recovered: int = 0
+    """How many tasks were taken from workers that were lost, and wait again."""
+
+    def plus(self, other: HourCounts) -> HourCounts:
+        """Both together."""
+        return HourCounts(
+            ended=self.ended + other.ended,
+            waited=self.waited + other.waited,
+            took=self.took + other.took,
+            promoted=self.promoted + other.promoted,
+            recovered=self.recovered + other.recovered,
+        )
+
+
+class HourRow(Struct, frozen=True, array_like=True):
+    """What was counted of one priority of one queue within five minutes."""
+
+    queue: str
+    priority: int
+    number: int
+    """Which five minutes since 1970."""
+    ended: int = 0
+    waited: Span = 0
+    took: Span = 0
+    promoted: int = 0
+    recovered: int = 0
+
+
+_ENDED, _WAITED, _TOOK, _PROMOTED, _RECOVERED = range(5)
+
+
 class ThroughputMeter:
-    """The ends of attempts that this process has settled, by worker; and what they took, by queue."""
+    """The ends of attempts that this process has settled, by worker; and what they took, by queue and priority."""
 
     def __init__(self) -> None:
         self._slices: dict[tuple[WorkerId | None, int], list[int]] = {}
@@ -44,10 +95,14 @@ class ThroughputMeter:
         self._worker: WorkerId | None = None
         self._start: Instant = 0
         self._slice = [0, 0]
-        self._taken: dict[tuple[str, int], list[int]] = {}
-        """By queue and slice of time: how many ended, and how long they took."""
+        self._taken: dict[tuple[str, int], _ByPriority] = {}
+        """By queue and slice of time, then by priority: how many ended, how long they had waited, how long they took.
+        What is older than a minute is added to the hour."""
         self._queue: str | None = None
-        self._taking = [0, 0]
+        self._taking = _no_counts()
+        self._hour: dict[tuple[str, int, int], list[int]] = {}
+        """By queue, priority and long slice of time: the numbers of an `HourRow`."""
+        self._hour_number = 0
 
     def count(self, tasks: Sequence[Task], at: Instant) -> None:
         """Count tasks that stand like this after an attempt; one that will be tried again does not count."""
@@ -63,9 +118,15 @@ class ThroughputMeter:
             if worker != self._worker or queue != self._queue or not 0 <= at - self._start < _SLICE:
                 self._turn_to(worker, queue, at)
             self._slice[failed] += 1
-            taking = self._taking
-            taking[0] += 1
-            taking[1] += max(0, at - (status.started_at or at))
+            taking = self._taking[status.priority]
+            taking[_ENDED] += 1
+            started_at = status.started_at
+            # A clock that went back makes nothing shorter than nothing.
+            if started_at is not None:
+                if at > started_at:
+                    taking[_TOOK] += at - started_at
+                if started_at > status.ready_at:
+                    taking[_WAITED] += started_at - status.ready_at
 
     def total(self, now: Instant) -> Throughput:
         """What was counted for all workers together."""
@@ -79,23 +140,109 @@ class ThroughputMeter:
     def spent(self, now: Instant) -> dict[str, Spent]:
         """What was counted by queue; of very many queues, those with most."""
         sums: dict[str, list[int]] = {}
-        for (queue, number), (ended, taken) in list(self._taken.items()):
+        for (queue, number), taken in list(self._taken.items()):
             if _is_recent(number, now):
                 total = sums.setdefault(queue, [0, 0])
-                total[0] += ended
-                total[1] += taken
+                total[0] += sum(each[_ENDED] for each in taken)
+                total[1] += sum(each[_TOOK] for each in taken)
         most = sorted(sums, key=lambda queue: -sums[queue][1])[:_MOST_QUEUES]
         return {queue: Spent(*sums[queue]) for queue in most}
+
+    def promoted(self, task: Task, at: Instant) -> None:
+        """Count a task that was claimed as more urgent than it is."""
+        self._row(task.spec.queue, task.status.priority, at // _LONG_SLICE)[_PROMOTED] += 1
+
+    def recovered(self, task: Task, at: Instant) -> None:
+        """Count a task that was taken from a lost worker and waits again."""
+        self._row(task.spec.queue, task.status.priority, at // _LONG_SLICE)[_RECOVERED] += 1
+
+    def hour(self, now: Instant) -> list[HourRow]:
+        """What was counted within the last hour; of very many queues, those with most, and the others together."""
+        rows = {key: list(row) for key, row in list(self._hour.items()) if _is_this_hour(key[2], now)}
+        for (queue, number), taken in list(self._taken.items()):
+            long_number = number * _SLICE // _LONG_SLICE
+            if _is_this_hour(long_number, now):
+                for priority, counts in enumerate(taken):
+                    if counts[_ENDED]:
+                        _add(rows.setdefault((queue, priority, long_number), [0] * 5), counts)
+        if len(rows) > _MOST_REPORTED:
+            rows = _fewer(rows)
+        return [HourRow(*key, *row) for key, row in sorted(rows.items())]
+
+    def _row(self, queue: str, priority: int, number: int) -> list[int]:
+        row = self._hour.get((queue, priority, number))
+        if row is None:
+            if number != self._hour_number:
+                self._hour_number = number
+                for key in [key for key in list(self._hour) if not 0 <= number - key[2] < _LONG_SLICES]:
+                    self._hour.pop(key, None)
+            kept = queue if len(self._hour) < _MOST_ROWS else OTHER_QUEUES
+            row = self._hour.setdefault((kept, priority, number), [0] * 5)
+        return row
+
+    def _keep(self, now: Instant) -> None:
+        """Add to the hour what is older than a minute."""
+        for queue, number in [key for key in list(self._taken) if not _is_recent(key[1], now)]:
+            taken = self._taken.pop((queue, number), ())
+            for priority, counts in enumerate(taken):
+                if counts[_ENDED]:
+                    _add(self._row(queue, priority, number * _SLICE // _LONG_SLICE), counts)
 
     def _turn_to(self, worker: WorkerId | None, queue: str, at: Instant) -> None:
         number = at // _SLICE
         if (worker, number) not in self._slices:
             _forget(self._slices, at)
         if (queue, number) not in self._taken:
-            _forget(self._taken, at)
+            self._keep(at)
         self._worker, self._queue, self._start = worker, queue, number * _SLICE
         self._slice = self._slices.setdefault((worker, number), [0, 0])
-        self._taking = self._taken.setdefault((queue, number), [0, 0])
+        self._taking = self._taken.setdefault((queue, number), _no_counts())
+
+
+_ByPriority: TypeAlias = tuple[list[int], ...]
+
+
+def _no_counts() -> _ByPriority:
+    return tuple([0, 0, 0] for _ in Priority)
+
+
+def _add(row: list[int], counts: Sequence[int]) -> None:
+    for position, count in enumerate(counts):
+        row[position] += count
+
+
+def _fewer(rows: dict[tuple[str, int, int], list[int]]) -> dict[tuple[str, int, int], list[int]]:
+    """The rows of the queues with most, and those of all others together."""
+    ended: dict[str, int] = {}
+    for (queue, _, _), row in rows.items():
+        ended[queue] = ended.get(queue, 0) + sum(row[each] for each in (_ENDED, _PROMOTED, _RECOVERED))
+    kept = set(sorted(ended, key=lambda queue: -ended[queue])[: _MOST_REPORTED // (_LONG_SLICES * len(Priority))])
+    fewer: dict[tuple[str, int, int], list[int]] = {}
+    for (queue, priority, number), row in rows.items():
+        name = queue if queue in kept else OTHER_QUEUES
+        _add(fewer.setdefault((name, priority, number), [0] * 5), row)
+    return fewer
+
+
+def hour_of(rows: Iterable[HourRow], now: Instant) -> dict[str, dict[Priority, HourCounts]]:
+    """What all of the rows that are of the last hour say together, by queue and priority."""
+    known = {int(priority): priority for priority in Priority}
+    sums: dict[tuple[str, int], list[int]] = {}
+    for row in rows:
+        # A later version may know other priorities.
+        if row.priority in known and _is_this_hour(row.number, now):
+            counts = (row.ended, row.waited, row.took, row.promoted, row.recovered)
+            _add(sums.setdefault((row.queue, row.priority), [0] * 5), counts)
+    hour: dict[str, dict[Priority, HourCounts]] = {}
+    for (queue, number), (ended, waited, took, promoted, recovered) in sums.items():
+        hour.setdefault(queue, {})[known[number]] = HourCounts(
+            ended=ended, waited=waited, took=took, promoted=promoted, recovered=recovered
+        )
+    return hour
+
+
+def _is_this_hour(number: int, now: Instant) -> bool:
+    return 0 <= now // _LONG_SLICE - number < _LONG_SLICES
 
 
 def _forget(slices: dict[tuple[Name, int], list[int]], now: Instant) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import OrderedDict
 from typing import Final
 
 from fairlead.admin.engine import AdminEngine
-from fairlead.core.instant import SECOND, Span
+from fairlead.core.instant import MINUTE, SECOND, Span
 from fairlead.core.queues.order import Table
 from fairlead.core.task import QUEUED, Priority, Task
 from fairlead.engine.metrics.starvation import AtRisk, StarvationCount
+from fairlead.engine.queue_ages import QueueAges
 from fairlead.engine.stats import Stats
 
 _FRESH: Final[Span] = SECOND
@@ -19,6 +21,63 @@ _STALE: Final[Span] = 2 * SECOND
 """Positions from counts older than this wait until they are, and are not told otherwise."""
 _PATIENCE: Final = 0.5
 """How long a submit waits for the counting, in seconds."""
+
+
+_PATIENT: Final = 1.0
+"""How long the answer with statistics waits for ages, in seconds."""
+_SPARE: Final = 20
+"""Of the time, ages are counted a part in so many at most."""
+_KEPT_AGES: Final[Span] = MINUTE
+"""How old ages may be that are told while they are counted anew."""
+_MOST_SCOPES: Final = 64
+
+
+class _Ages:
+    """The ages of some queues, and the counting of them."""
+
+    def __init__(self) -> None:
+        self.ages = QueueAges()
+        self.at: Span = 0
+        self.took: Span = 0
+        self.counting: asyncio.Task[QueueAges] | None = None
+
+
+class Ages:
+    """How long the tasks have waited that wait, counted seldom: on some stores it takes time to count them."""
+
+    def __init__(self, engine: AdminEngine) -> None:
+        self._engine = engine
+        self._kept: OrderedDict[frozenset[str] | None, _Ages] = OrderedDict()
+        """By the queues that are counted together; None for all."""
+
+    async def of(self, queues: frozenset[str] | None) -> QueueAges:
+        """The ages of some queues, or of all; none while nobody knows them."""
+        known = self._kept.get(queues)
+        now = self._engine.clock.monotonic()
+        if known is None:
+            known = self._kept[queues] = _Ages()
+            self._count(queues, known)
+            if len(self._kept) > _MOST_SCOPES:
+                self._kept.popitem(last=False)
+        elif known.counting is None and now - known.at >= max(_FRESH, _SPARE * known.took):
+            self._count(queues, known)
+        self._kept.move_to_end(queues)
+        if known.counting is not None:
+            await asyncio.wait([known.counting], timeout=_PATIENT)
+        return known.ages if self._engine.clock.monotonic() - known.at < _KEPT_AGES else QueueAges()
+
+    def _count(self, queues: frozenset[str] | None, known: _Ages) -> None:
+        begun = self._engine.clock.monotonic()
+
+        def learn(counting: asyncio.Task[QueueAges]) -> None:
+            known.counting = None
+            known.at = self._engine.clock.monotonic()
+            known.took = known.at - begun
+            failed = counting.cancelled() or counting.exception() is not None
+            known.ages = QueueAges() if failed else counting.result()
+
+        known.counting = asyncio.get_running_loop().create_task(self._engine.ages(queues))
+        known.counting.add_done_callback(learn)
 
 
 class Depths:

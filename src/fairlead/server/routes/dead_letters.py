@@ -24,7 +24,7 @@ async def list_dead_letters(call: Call[DeadLetterQuery, None]) -> Answer:
     query, matching = call.query, _filter(call.query)
     found = await page(call, matching, query, query.q)
     sought = EVERYTHING if query.q is None else parse_query(query.q)
-    total = await call.view.engine.dead_letters(sought, within=matching)
+    total = await call.view.engine.count_dead_letters(sought, within=matching)
     return Answer(DeadLetterPage(tasks=found.tasks, next_cursor=found.next_cursor, total_count=total))
 
 
