@@ -118,7 +118,9 @@ A task may set its own.
 
 - The backoff is {initial}, times {factor:g} for each retry already spent, at most {ceiling}; jitter moves it by up to
   {jitter:.0%} either way.
-- After a timeout the next attempt may take {growth:g} times as long, up to {timeout_ceiling}.
+  [A longest delay for each priority](../reference/settings.md#delayceilings) can be set beside it.
+- After a timeout the next attempt may take {growth:g} times as long, up to {timeout_ceiling}; after any failure, if
+  `timeout_growth_after_failure` says so.
 - A lease lasts {lease} and is renewed every {heartbeat}. Crashes and lost workers have a budget of their own: the
   task runs again {crashes} times, and none of them spends its retries.
 - An ended task is kept for {kept}.

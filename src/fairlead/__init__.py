@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Backoff,
         CircuitSettings,
         Defaults,
+        DelayCeilings,
         HeadStart,
         PriorityDefaults,
         Promote,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         WrongState,
     )
     from fairlead.core.queues.order import Strict, Weighted
+    from fairlead.core.settings import CEILINGS_BY_PRIORITY
     from fairlead.core.task import Priority, State
     from fairlead.engine.metrics.collector import Metrics
     from fairlead.worker.context import TaskContext, current_task
@@ -74,6 +76,7 @@ _HOMES = {
         "WrongState",
     ),
     "core.queues.order": ("Strict", "Weighted"),
+    "core.settings": ("CEILINGS_BY_PRIORITY",),
     "core.task": ("Priority", "State"),
     "engine.metrics.collector": ("Metrics",),
     "app.app": ("Fairlead",),
@@ -87,6 +90,7 @@ _HOMES = {
         "Backoff",
         "CircuitSettings",
         "Defaults",
+        "DelayCeilings",
         "HeadStart",
         "PriorityDefaults",
         "Promote",
@@ -115,6 +119,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "CEILINGS_BY_PRIORITY",
     "DAY",
     "HOUR",
     "MINUTE",
@@ -123,6 +128,7 @@ __all__ = [
     "Backoff",
     "CircuitSettings",
     "Defaults",
+    "DelayCeilings",
     "Fairlead",
     "FairleadError",
     "HeadStart",

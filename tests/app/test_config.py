@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fairlead.app.config import load
 from fairlead.app.config_keys import KEYS
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import SECOND
 from fairlead.core.queues.order import HeadStart, Promote, Strict, Weighted
-from fairlead.core.settings import Settings
+from fairlead.core.settings import CEILINGS_BY_PRIORITY, DelayCeilings, Settings
 from tests.app.configuring import read
 
 # The table
@@ -50,6 +51,49 @@ def test_every_key_is_shown_with_its_origin(tmp_path: Path) -> None:
     assert shown["concurrency"] == (4, "--concurrency")
     assert shown["processes"] == (2, "FAIRLEAD_PROCESSES")
     assert shown["queue_bound"] == (None, "default")
+
+
+def test_the_ceilings_of_delays_are_a_preset_and_single_numbers_that_go_before_it(tmp_path: Path) -> None:
+    preset = read(tmp_path, flags={"backoff-max-by-priority": "true"}).engine_settings().rules.delay_ceilings
+    alone = read(tmp_path, FAIRLEAD_BACKOFF_MAX_HIGH_SECONDS="7")
+    own = read(tmp_path, "[backoff]\nmax_by_priority = true\nmax_critical_seconds = 2.5\nmax_low_seconds = 90")
+
+    assert preset == CEILINGS_BY_PRIORITY
+    assert own.engine_settings().rules.delay_ceilings == replace(
+        CEILINGS_BY_PRIORITY, critical=2_500_000, low=90 * SECOND
+    )
+    assert alone.engine_settings().rules.delay_ceilings == DelayCeilings(high=7 * SECOND)
+
+
+def test_how_timeouts_grow_has_keys(tmp_path: Path) -> None:
+    rules = (
+        read(
+            tmp_path,
+            "[timeout]\ngrowth = 2\nceiling_seconds = 60",
+            FAIRLEAD_TIMEOUT_GROWTH_AFTER_FAILURE="true",
+        )
+        .engine_settings()
+        .rules
+    )
+
+    assert (rules.timeout_growth, rules.timeout_ceiling) == (2.0, 60 * SECOND)
+    assert rules.timeout_growth_after_failure
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("backoff_max_critical_seconds", "-1"),
+        ("backoff_max_low_seconds", "soon"),
+        ("backoff_max_by_priority", "10,30,60"),
+        ("timeout_growth", "0.5"),
+        ("timeout_growth", "nan"),
+        ("timeout_ceiling_seconds", "inf"),
+    ],
+)
+def test_what_makes_no_sense_of_retries_is_refused_with_its_key(key: str, value: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match=f"{key} cannot be .*; use "):
+        read(tmp_path, flags={key: value})
 
 
 # The sources

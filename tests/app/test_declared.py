@@ -303,11 +303,26 @@ class TestSeconds:
             (fairlead.Defaults(), settings.Defaults()),
             (fairlead.Rules(), settings.Rules()),
             (fairlead.Retention(), settings.Retention()),
+            (fairlead.DelayCeilings(), settings.DelayCeilings()),
         ):
             assert type(made) is type(kept) and made == kept
             assert isinstance(kept, getattr(fairlead, type(kept).__name__))
             assert msgspec.msgpack.encode(made) == msgspec.msgpack.encode(kept)
         assert not isinstance(5, fairlead.Backoff)
+
+    def test_a_span_that_may_be_none_is_in_seconds_all_the_same(self) -> None:
+        assert fairlead.DelayCeilings(critical=2.5, high=MINUTE, low=None) == settings.DelayCeilings(
+            critical=span(2.5), high=span(60)
+        )
+        with pytest.raises(InvalidSettings, match=r"DelayCeilings critical '10'.*; use"):
+            fairlead.DelayCeilings(critical="10")  # type: ignore[arg-type]
+        with pytest.raises(InvalidSettings, match=r"DelayCeilings critical 10,000,000 .* SECOND from fairlead"):
+            fairlead.DelayCeilings(critical=10 * MICROSECONDS)
+
+    def test_the_preset_is_in_the_units_of_the_core(self) -> None:
+        ceilings = fairlead.Rules(delay_ceilings=fairlead.CEILINGS_BY_PRIORITY).delay_ceilings
+
+        assert ceilings == fairlead.DelayCeilings(critical=10, high=30, medium=60)
 
     @pytest.mark.parametrize("wrong", ["5", True, float("nan"), float("inf"), None, -1, 2**70, [5], timedelta(-1)])
     def test_what_is_no_span_is_refused_by_name(self, wrong: Any) -> None:

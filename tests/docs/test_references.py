@@ -17,7 +17,7 @@ from fairlead.core.circuit import CircuitSettings
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND
 from fairlead.core.queues.order import HeadStart, Promote, Strict, Weighted
 from fairlead.core.retry import Backoff, RetryRule
-from fairlead.core.settings import Defaults, PriorityDefaults, Retention, Rules, Settings
+from fairlead.core.settings import Defaults, DelayCeilings, PriorityDefaults, Retention, Rules, Settings
 from fairlead.core.task import Priority, State
 from tests.docs.reading import ROOT, anchors, section, table
 
@@ -30,6 +30,7 @@ STRUCTS: list[type[Struct]] = [
     Settings,
     Rules,
     Retention,
+    DelayCeilings,
     Defaults,
     PriorityDefaults,
     Backoff,

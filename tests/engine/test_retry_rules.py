@@ -5,7 +5,8 @@ from __future__ import annotations
 from fairlead.core.events import Failed
 from fairlead.core.instant import SECOND
 from fairlead.core.retry import Backoff, RetryRule
-from fairlead.core.task import Failure, Reason, State
+from fairlead.core.settings import CEILINGS_BY_PRIORITY, Rules, Settings
+from fairlead.core.task import Failure, Priority, Reason, State
 from fairlead.storage.protocol import Store
 from tests.engine.building import Bench
 
@@ -42,3 +43,18 @@ async def test_an_error_that_a_rule_rejects_ends_the_task_and_others_have_its_ba
     (task,) = await bench.claim()
     task = await bench.settle(task, error("Broken"))
     assert (task.state, task.status.reason) == (State.FAILED, Reason.REJECTED_BY_RULE)
+
+
+async def test_the_ceiling_of_its_priority_and_the_growth_of_timeouts_hold_for_what_is_stored(any_store: Store) -> None:
+    before = Bench(store=any_store, batching=False)
+    backoff = Backoff(initial=300 * SECOND, jitter=0.0)
+    await before.submit(retry_rules=RULES, backoff=backoff, priority=Priority.CRITICAL, timeout=60 * SECOND)
+    rules = Rules(delay_ceilings=CEILINGS_BY_PRIORITY, timeout_growth_after_failure=True)
+    bench = Bench(Settings(rules=rules), store=any_store, batching=False, clock=before.clock)
+    (task,) = await bench.claim()
+    task = await bench.settle(task, error("Other"))
+    assert (task.state, task.status.ready_at) == (State.SCHEDULED, bench.clock.now() + 10 * SECOND)
+    bench.clock.advance(10 * SECOND)
+    await bench.engine.sweep()
+    (task,) = await bench.claim()
+    assert task.status.timeout == 90 * SECOND

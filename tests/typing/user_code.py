@@ -11,6 +11,7 @@ from fairlead import (
     SECOND,
     Backoff,
     Defaults,
+    DelayCeilings,
     Fairlead,
     Priority,
     PriorityDefaults,
@@ -36,7 +37,11 @@ app = Fairlead(
         heartbeat=0.5 * SECOND,
         order=Promote(low=5 * MINUTE),
         defaults=Defaults(high=PriorityDefaults(max_retries=1, timeout=30), backoff=Backoff(initial=5)),
-        rules=Rules(retention=Retention(failed=7 * 86_400.0)),
+        rules=Rules(
+            retention=Retention(failed=7 * 86_400.0),
+            delay_ceilings=DelayCeilings(critical=10, high=30 * SECOND, low=None),
+            timeout_growth_after_failure=True,
+        ),
     ),
 )
 

@@ -25,7 +25,7 @@ from fairlead.core.events import (
 from fairlead.core.identity import NOISE_BYTES, LeaseToken, TaskId, WorkerId, slot_of, task_id, tick_of
 from fairlead.core.instant import DAY, HOUR, SECOND, Instant
 from fairlead.core.retry import Backoff, RetryRule, with_rules
-from fairlead.core.settings import Retention, Rules
+from fairlead.core.settings import DelayCeilings, Retention, Rules
 from fairlead.core.task import Failure, Lease, Priority, Spec, State, Status, Task
 
 NOW: Instant = 1_800_000_000 * SECOND
@@ -108,6 +108,8 @@ rules = st.builds(
     retention=st.builds(Retention, completed=spans, cancelled=spans, failed=spans, dead_letter=spans),
     timeout_growth=st.floats(1.0, 4.0),
     timeout_ceiling=spans,
+    timeout_growth_after_failure=st.booleans(),
+    delay_ceilings=st.builds(DelayCeilings, critical=st.none() | spans, medium=st.none() | spans),
 )
 failures = st.builds(Failure, type=st.text(max_size=8) | st.just("Boom"), message=st.text(max_size=8))
 events: st.SearchStrategy[Event] = st.one_of(

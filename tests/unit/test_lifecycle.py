@@ -30,7 +30,7 @@ from fairlead.core.events import (
 from fairlead.core.instant import AT_ONCE, DAY, HOUR, LATEST, MINUTE, SECOND
 from fairlead.core.lifecycle import decide, settlement
 from fairlead.core.retry import Backoff, RetryRule
-from fairlead.core.settings import Retention, Rules, Settings
+from fairlead.core.settings import CEILINGS_BY_PRIORITY, DelayCeilings, Retention, Rules, Settings
 from fairlead.core.status import LEASE_IN_DOUBT
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import After, Entry, Failure, OnFailure, Priority, Progress, Reason, State, Status, Task
@@ -292,6 +292,68 @@ class TestRetries:
         assert after(executing(), Failed(failure=undecodable)).state is State.SCHEDULED
 
 
+class TestDelayCeilings:
+    """The longest delay before a retry, by priority."""
+
+    SLOW = a_spec(backoff=Backoff(initial=5 * MINUTE, jitter=0.0))
+    PRESET = Rules(delay_ceilings=CEILINGS_BY_PRIORITY)
+
+    @pytest.mark.parametrize(
+        ("priority", "delay"),
+        [
+            (Priority.CRITICAL, 10 * SECOND),
+            (Priority.HIGH, 30 * SECOND),
+            (Priority.MEDIUM, 60 * SECOND),
+            (Priority.LOW, 5 * MINUTE),
+        ],
+        ids=lambda value: value.word if isinstance(value, Priority) else "",
+    )
+    @pytest.mark.parametrize("event", [Failed(failure=BOOM), TimedOut(), Crashed(BOOM), AlarmRang()], ids=repr)
+    def test_a_delay_is_as_long_at_most_as_the_preset_says_whatever_went_wrong(
+        self, event: Event, priority: Priority, delay: int
+    ) -> None:
+        task = executing(spec=self.SLOW, priority=priority)
+
+        assert after(task, event, rules=self.PRESET).ready_at == LATER + delay
+
+    def test_unless_someone_sets_them_there_are_none(self) -> None:
+        task = executing(spec=self.SLOW, priority=Priority.CRITICAL)
+
+        assert after(task, Failed(failure=BOOM)).ready_at == LATER + 5 * MINUTE
+
+    def test_a_ceiling_never_makes_a_delay_longer(self) -> None:
+        task = executing(spec=a_spec(backoff=Backoff(initial=SECOND, ceiling=2 * SECOND, jitter=0.0)), retries=2)
+
+        assert after(task, Failed(failure=BOOM), rules=self.PRESET).ready_at == LATER + 2 * SECOND
+
+    def test_it_counts_for_the_backoff_of_a_retry_rule_too(self) -> None:
+        rules = {"Boom": RetryRule(backoff=Backoff(initial=HOUR, ceiling=HOUR, jitter=0.0))}
+        task = executing(spec=a_spec(backoff=rules))
+
+        assert after(task, Failed(failure=BOOM), rules=self.PRESET).ready_at == LATER + MINUTE
+
+    def test_the_delay_that_a_handler_asks_for_stays_as_it_is(self) -> None:
+        task = executing(priority=Priority.CRITICAL)
+
+        assert after(task, Failed(failure=BOOM, after=HOUR), rules=self.PRESET).ready_at == LATER + HOUR
+
+    def test_what_counts_is_the_priority_that_the_task_has_now(self) -> None:
+        waiting = a_task(spec=self.SLOW, priority=Priority.LOW)
+        raised = Task(waiting.spec, after(waiting, Prioritized(Priority.CRITICAL)))
+
+        assert after(claimed(raised, LATER), Failed(failure=BOOM), rules=self.PRESET).ready_at == LATER + 10 * SECOND
+
+    def test_jitter_moves_a_delay_beyond_it_as_beyond_the_ceiling_of_a_backoff(self) -> None:
+        task = executing(spec=a_spec(backoff=Backoff(initial=HOUR, jitter=0.1)), priority=Priority.CRITICAL)
+
+        assert after(task, Failed(failure=BOOM), luck=1.0, rules=self.PRESET).ready_at == LATER + 11 * SECOND
+
+    def test_a_ceiling_of_nothing_retries_at_once(self) -> None:
+        at_once = Rules(delay_ceilings=DelayCeilings(medium=0))
+
+        assert after(executing(), Failed(failure=BOOM), rules=at_once).state is State.QUEUED
+
+
 class TestTimeouts:
     def test_a_timeout_spends_a_retry_and_gives_the_next_attempt_half_as_much_again(self) -> None:
         status = after(executing(), TimedOut())
@@ -317,6 +379,28 @@ class TestTimeouts:
 
     def test_a_failure_does_not_lengthen_the_timeout(self) -> None:
         assert after(executing(), Failed(failure=BOOM)).timeout == 600 * SECOND
+
+    @pytest.mark.parametrize("event", [Failed(failure=BOOM), TimedOut(), Crashed(BOOM), AlarmRang()], ids=repr)
+    def test_any_failure_lengthens_it_if_the_rules_say_so(self, event: Event) -> None:
+        status = after(executing(), event, rules=Rules(timeout_growth_after_failure=True))
+
+        assert status.timeout == 900 * SECOND
+
+    def test_it_grows_to_the_same_ceiling_then(self) -> None:
+        growing = Rules(timeout_growth_after_failure=True)
+
+        assert after(executing(timeout=50 * MINUTE), Failed(failure=BOOM), rules=growing).timeout == HOUR
+        assert after(executing(timeout=3 * HOUR), Crashed(BOOM), rules=growing).timeout == 3 * HOUR
+
+    @pytest.mark.parametrize("event", [HandedBack(), HandedBack(SECOND), Returned()], ids=repr)
+    def test_what_has_not_failed_never_lengthens_it(self, event: Event) -> None:
+        assert after(executing(), event, rules=Rules(timeout_growth_after_failure=True)).timeout == 600 * SECOND
+
+    def test_nor_does_a_failure_that_ends_the_task(self) -> None:
+        growing = Rules(timeout_growth_after_failure=True)
+
+        assert after(executing(retries=3), Failed(failure=BOOM), rules=growing).timeout == 600 * SECOND
+        assert after(executing(crashes=3), Crashed(BOOM), rules=growing).timeout == 600 * SECOND
 
     def test_timeouts_and_failures_share_the_retries(self) -> None:
         status = after(executing(retries=3), TimedOut())

@@ -24,8 +24,8 @@ PARALLEL: Final = re.compile(r"storage/(memory|sqlite|redis|postgres|journal)/|c
 
 SAME_NAME: Final = (
     # What users write in seconds is kept by the struct of that name, from which its class derives.
-    *("Backoff", "CircuitSettings", "Defaults", "HeadStart", "PriorityDefaults", "Promote", "Retention", "Rules"),
-    *("RetryRule", "Settings"),
+    *("Backoff", "CircuitSettings", "Defaults", "DelayCeilings", "HeadStart", "PriorityDefaults", "Promote"),
+    *("Retention", "Rules", "RetryRule", "Settings"),
     # To be told apart.
     *("Call", "Connection", "Keys", "Kind", "Listener", "Records", "Session", "Throughput"),
 )

@@ -9,7 +9,7 @@ import pytest
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import DAY, HOUR, SECOND
 from fairlead.core.queues.order import Promote
-from fairlead.core.settings import Defaults, Retention, Settings
+from fairlead.core.settings import Defaults, DelayCeilings, Retention, Rules, Settings
 from fairlead.core.task import ENDED, Priority, State
 
 
@@ -22,6 +22,8 @@ def test_the_defaults_are_those_of_the_design() -> None:
     assert (settings.lease, settings.heartbeat) == (30 * SECOND, 10 * SECOND)
     assert settings.order == Promote()
     assert (settings.rules.timeout_growth, settings.rules.timeout_ceiling) == (1.5, HOUR)
+    assert settings.rules.timeout_growth_after_failure is False
+    assert settings.rules.delay_ceilings == DelayCeilings()
     assert settings.key_retention == DAY
     assert settings.queue_bound is None
 
@@ -53,6 +55,24 @@ def test_every_priority_has_its_own_defaults() -> None:
 
 def test_a_lease_of_twice_the_heartbeat_is_just_long_enough() -> None:
     assert Settings(lease=20 * SECOND, heartbeat=10 * SECOND).lease == 20 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "says"),
+    [
+        (DelayCeilings, {"critical": -1}, "delay ceiling of critical"),
+        (DelayCeilings, {"low": "10"}, "delay ceiling of low"),
+        (DelayCeilings, {"high": True}, "delay ceiling of high"),
+        (DelayCeilings, {"medium": 2**70}, "delay ceiling of medium"),
+        (Rules, {"delay_ceilings": 10}, "write DelayCeilings"),
+        (Rules, {"delay_ceilings": None}, "write DelayCeilings"),
+        (Rules, {"timeout_growth_after_failure": 1}, "timeout_growth_after_failure"),
+    ],
+    ids=repr,
+)
+def test_rules_that_make_no_sense_are_refused(make: Any, wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidSettings, match=says):
+        make(**wrong)
 
 
 @pytest.mark.parametrize(

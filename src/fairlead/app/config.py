@@ -20,12 +20,20 @@ from msgspec import Struct
 from fairlead.app.config_keys import KEYS, Key, Keys
 from fairlead.core.errors import InvalidSettings, InvalidTask
 from fairlead.core.identity import check_name
-from fairlead.core.instant import span
+from fairlead.core.instant import Span, span
 from fairlead.core.queues.admission import STANDARD, AdmissionSettings, Tiers
 from fairlead.core.queues.limits import Rate
 from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
 from fairlead.core.retry import Backoff
-from fairlead.core.settings import Defaults, PriorityDefaults, Retention, Rules, Settings
+from fairlead.core.settings import (
+    CEILINGS_BY_PRIORITY,
+    Defaults,
+    DelayCeilings,
+    PriorityDefaults,
+    Retention,
+    Rules,
+    Settings,
+)
 from fairlead.core.text.secret_mask import masked
 from fairlead.core.validation import shown
 from fairlead.storage.credentials import with_command
@@ -94,7 +102,11 @@ class Configuration(Keys, frozen=True, kw_only=True):
                     cancelled=span(self.retention_cancelled_seconds),
                     failed=span(self.retention_failed_seconds),
                     dead_letter=span(self.retention_dead_letter_seconds),
-                )
+                ),
+                timeout_growth=self.timeout_growth,
+                timeout_ceiling=span(self.timeout_ceiling_seconds),
+                timeout_growth_after_failure=self.timeout_growth_after_failure,
+                delay_ceilings=self._delay_ceilings(),
             ),
             defaults=Defaults(
                 critical=_priority(self.defaults_critical_max_retries, self.defaults_critical_timeout_seconds),
@@ -139,6 +151,15 @@ class Configuration(Keys, frozen=True, kw_only=True):
         """The queues whose dead letters a server alerts of, and from how many on."""
         return _alerts("dead_letter_queue_alerts", self.dead_letter_queue_alerts, "a queue", "mail:100")
 
+    def _delay_ceilings(self) -> DelayCeilings:
+        preset = CEILINGS_BY_PRIORITY if self.backoff_max_by_priority else DelayCeilings()
+        return DelayCeilings(
+            critical=_ceiling(self.backoff_max_critical_seconds, preset.critical),
+            high=_ceiling(self.backoff_max_high_seconds, preset.high),
+            medium=_ceiling(self.backoff_max_medium_seconds, preset.medium),
+            low=_ceiling(self.backoff_max_low_seconds, preset.low),
+        )
+
     def _order(self) -> Policy:
         match self.order_policy:
             case "promote":
@@ -169,6 +190,10 @@ class Configuration(Keys, frozen=True, kw_only=True):
 
 def _priority(max_retries: int, timeout_seconds: float) -> PriorityDefaults:
     return PriorityDefaults(max_retries=max_retries, timeout=span(timeout_seconds))
+
+
+def _ceiling(said: float | None, preset: Span | None) -> Span | None:
+    return preset if said is None else span(said)
 
 
 def _several(written: str) -> list[str]:

@@ -154,6 +154,21 @@ class Keys(Struct, frozen=True, kw_only=True):
     backoff_factor: Annotated[Factor, "How much longer each further delay is"] = 2.0
     backoff_max_seconds: Annotated[Seconds, "The longest delay before a retry"] = 300.0
     backoff_jitter: Annotated[Share, "How far luck may move a delay, as a share of it"] = 0.1
+    backoff_max_by_priority: Annotated[
+        Switch, "Whether no delay is longer than 10 s of a critical task, 30 s of a high and 60 s of a medium one"
+    ] = False
+    backoff_max_critical_seconds: Annotated[
+        Seconds | None, "The longest delay of a critical task, whatever its backoff; none: as its backoff says"
+    ] = None
+    backoff_max_high_seconds: Annotated[Seconds | None, "The same for a high task"] = None
+    backoff_max_medium_seconds: Annotated[Seconds | None, "The same for a medium task"] = None
+    backoff_max_low_seconds: Annotated[Seconds | None, "The same for a low task"] = None
+
+    timeout_growth: Annotated[Factor, "How much longer the next attempt may take after a timeout"] = 1.5
+    timeout_ceiling_seconds: Annotated[Seconds, "How far a timeout may grow"] = 3_600.0
+    timeout_growth_after_failure: Annotated[
+        Switch, "Whether the timeout grows after any failure, and not after a timeout only"
+    ] = False
 
     order_policy: Annotated[Policy, "How the next task is chosen: promote, strict, head_start or weighted"] = "promote"
     order_promote_low_seconds: Annotated[Seconds, "promote: wait before low is treated as medium"] = 600.0

@@ -58,9 +58,12 @@ class InSeconds(StructMeta):
         def __call__(cls, *args, **said):  # noqa: N805
             kept = cls.__base__
             _check_names(cls.__name__, args, said, kept)
+            unsaid = {field.name for field in structs.fields(kept) if field.default is None}
             return kept(
                 **{
-                    name: _span(f"{cls.__name__} {name}", value) if name in cls.spans else value
+                    name: value
+                    if name not in cls.spans or (value is None and name in unsaid)
+                    else _span(f"{cls.__name__} {name}", value)
                     for name, value in said.items()
                 }
             )
@@ -155,13 +158,36 @@ class Retention(
         ) -> None: ...
 
 
+class DelayCeilings(
+    settings.DelayCeilings, metaclass=InSeconds, frozen=True, spans=("critical", "high", "medium", "low")
+):
+    """The longest delay before a retry, by priority, in seconds or as timedeltas; None is as the backoff says."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            critical: Duration | None = None,
+            high: Duration | None = None,
+            medium: Duration | None = None,
+            low: Duration | None = None,
+        ) -> None: ...
+
+
 class Rules(settings.Rules, metaclass=InSeconds, frozen=True, spans=("timeout_ceiling",)):
     """What becomes of a task beyond its own limits; spans are seconds, or timedeltas."""
 
     if TYPE_CHECKING:
 
         def __init__(
-            self, *, retention: settings.Retention = ..., timeout_growth: float = 1.5, timeout_ceiling: Duration = HOUR
+            self,
+            *,
+            retention: settings.Retention = ...,
+            timeout_growth: float = 1.5,
+            timeout_ceiling: Duration = HOUR,
+            timeout_growth_after_failure: bool = False,
+            delay_ceilings: settings.DelayCeilings = ...,
         ) -> None: ...
 
 

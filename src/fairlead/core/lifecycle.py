@@ -188,19 +188,23 @@ def _failed(task: Task, event: Failed, settled: str | None, now: Instant, rules:
 
 
 def _timed_out(task: Task, settled: str | None, now: Instant, rules: Rules, luck: float) -> Status:
-    timeout = task.status.timeout
-    failure = timed_out(timeout)
+    failure = timed_out(task.status.timeout)
     if task.status.cancel_asked:
         return cancelled(task, settled, now, rules, failure)
     rule = rule_for(task.spec.backoff, (TIMEOUT,))
-    after = _retried(task, settled, now, rules, luck, Reason.TIMED_OUT, failure, rule)
-    if after.state.ended:
-        return after
-    return replace(after, timeout=_grown(timeout, rules))
+    return _retried(task, settled, now, rules, luck, Reason.TIMED_OUT, failure, rule)
 
 
-def _grown(timeout: Span, rules: Rules) -> Span:
+def _next_timeout(timeout: Span, reason: Reason, rules: Rules) -> Span:
+    """How long the attempt may take that follows one which failed for this reason."""
+    if reason is not Reason.TIMED_OUT and not rules.timeout_growth_after_failure:
+        return timeout
     return max(timeout, min(round(timeout * rules.timeout_growth), rules.timeout_ceiling))
+
+
+def _delay(task: Task, spent: int, luck: float, rules: Rules, rule: RetryRule | None = None) -> Span:
+    """How long the task waits after a failure, by its backoff and by what is the most at its priority."""
+    return backoff_of(task.spec.backoff, rule).delay(spent, luck, rules.delay_ceilings.of(task.status.priority))
 
 
 def _retried(
@@ -221,9 +225,9 @@ def _retried(
     if status.retries >= (spec.max_retries if rule.max_retries is None else rule.max_retries):
         used_up = Reason.RETRIES_USED_UP if rule.max_retries is None else Reason.RULE_USED_UP
         return ended(task, settled, now, rules, State.DEAD_LETTER, used_up, cause=failure)
-    delay = backoff_of(spec.backoff, rule).delay(status.retries, luck) if after is None else after
+    delay = _delay(task, status.retries, luck, rules, rule) if after is None else after
     again = waiting_again(task, settled, now, reason, now, delay, failure)
-    return replace(again, retries=status.retries + 1)
+    return replace(again, retries=status.retries + 1, timeout=_next_timeout(status.timeout, reason, rules))
 
 
 def _handed_back(
@@ -317,10 +321,10 @@ def _crashed(
         return cancelled(task, settled, now, rules, failure)
     if status.crashes >= task.spec.max_crashes:
         crashed = ended(task, settled, now, rules, State.DEAD_LETTER, Reason.CRASH_LOOP, cause=failure)
-    else:
-        delay = backoff_of(task.spec.backoff).delay(status.crashes, luck)
-        crashed = waiting_again(task, settled, now, reason, now, delay, failure)
-    return replace(crashed, crashes=status.crashes + 1)
+        return replace(crashed, crashes=status.crashes + 1)
+    again = waiting_again(task, settled, now, reason, now, _delay(task, status.crashes, luck, rules), failure)
+    timeout = _next_timeout(status.timeout, reason, rules)
+    return replace(again, crashes=status.crashes + 1, timeout=timeout)
 
 
 def _replayed(task: Task, event: Replayed, settled: str | None, now: Instant) -> Status:

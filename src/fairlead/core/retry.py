@@ -44,10 +44,14 @@ class Backoff(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
         check_number("backoff factor", self.factor, 1.0, LARGEST_FACTOR, bad_setting)
         check_number("backoff jitter", self.jitter, 0.0, 1.0, bad_setting)
 
-    def delay(self, retries: int, luck: float) -> Span:
-        """The delay before the next attempt when `retries` were spent before it; luck is from -1.0 to 1.0."""
+    def delay(self, retries: int, luck: float, at_most: Span | None = None) -> Span:
+        """The delay before the next attempt when `retries` were spent before it; luck is from -1.0 to 1.0.
+
+        `at_most` is a further ceiling, which somebody else set; like its own, the jitter may go beyond it.
+        """
+        ceiling = self.ceiling if at_most is None else min(self.ceiling, at_most)
         grown = self.initial * self.factor ** min(retries, _ENOUGH_GROWTH)
-        return round(min(grown, self.ceiling) * (1.0 + self.jitter * luck))
+        return round(min(grown, ceiling) * (1.0 + self.jitter * luck))
 
 
 ANY_ERROR: Final = "*"

@@ -13,7 +13,7 @@ from fairlead.core.queues.admission import check_allow_list
 from fairlead.core.queues.order import Policy, Promote, check_policy
 from fairlead.core.retry import MOST_RETRIES, Backoff, check_backoff
 from fairlead.core.task import COMPLETED, Priority, State
-from fairlead.core.validation import bad_setting, check_count, check_number, check_span, check_type, shown
+from fairlead.core.validation import bad_setting, check_count, check_flag, check_number, check_span, check_type, shown
 
 _LEAST_PAYLOAD: Final = len(b"{}")
 _MOST_GROWTH: Final = 1_000.0
@@ -47,6 +47,32 @@ class Retention(Struct, frozen=True, kw_only=True):
                 raise ValueError(f"a {state} task has not ended, so it has no retention")
 
 
+class DelayCeilings(Struct, frozen=True, kw_only=True):
+    """The longest delay before a retry, by the priority that the task has then; None is as its backoff says.
+
+    It holds for every backoff, also one that a task or a retry rule has of its own, but not for a delay that a handler
+    asks for.
+    """
+
+    critical: Span | None = None
+    high: Span | None = None
+    medium: Span | None = None
+    low: Span | None = None
+
+    def __post_init__(self) -> None:
+        for priority in Priority:
+            if (ceiling := self.of(priority)) is not None:
+                check_span(f"delay ceiling of {priority.word}", ceiling, 0, LONGEST, bad_setting)
+
+    def of(self, priority: Priority) -> Span | None:
+        """The longest delay of a task of this priority; None if there is none but its backoff's own."""
+        return (self.critical, self.high, self.medium, self.low)[priority]
+
+
+CEILINGS_BY_PRIORITY: Final = DelayCeilings(critical=10 * SECOND, high=30 * SECOND, medium=60 * SECOND)
+"""A preset: the more urgent a task, the sooner it is tried again. A low task waits as its backoff says."""
+
+
 class Rules(Struct, frozen=True, kw_only=True):
     """What `lifecycle.decide` needs to know beyond the task itself."""
 
@@ -55,9 +81,14 @@ class Rules(Struct, frozen=True, kw_only=True):
     """After a timeout the next attempt may take this much longer."""
     timeout_ceiling: Span = HOUR
     """How far a timeout may grow."""
+    timeout_growth_after_failure: bool = False
+    """Whether it grows after any failure, and not after a timeout only."""
+    delay_ceilings: DelayCeilings = DelayCeilings()
 
     def __post_init__(self) -> None:
         check_type("retention", self.retention, Retention, "write Retention(…)", bad_setting)
+        check_type("delay_ceilings", self.delay_ceilings, DelayCeilings, "write DelayCeilings(…)", bad_setting)
+        check_flag("timeout_growth_after_failure", self.timeout_growth_after_failure, bad_setting)
         check_number("timeout_growth", self.timeout_growth, 1.0, _MOST_GROWTH, bad_setting)
         check_span("timeout_ceiling", self.timeout_ceiling, 0, LONGEST, bad_setting)
 
