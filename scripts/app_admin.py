@@ -107,7 +107,7 @@ PARTS: Final = (
     ),
     AppPart(
         name="workers",
-        summary="The workers of an app, wherever they run: to look at and to drain.",
+        summary="The workers of an app, wherever they run: to look at, to pause and to drain.",
         requests=requests.WorkerRequests,
         service=Service(Fleet, RemoteFleet),
     ),

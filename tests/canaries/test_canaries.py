@@ -42,7 +42,7 @@ ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "queues resume": ("q",), "queues set": ("q", "--bound", "5"), "queues purge": ("q", "--yes"), "circuits list": (),
     "circuits set": ("t",), "circuits open": ("t",), "circuits close": ("t",), "circuits remove": ("t",),
     "workers list": (), "workers show": ("w",), "workers drain": ("w",), "workers forget": ("w",), "autoscale": (),
-    "cancel": ("T",),
+    "workers pause": ("w",), "workers resume": ("w",), "cancel": ("T",),
     "prioritize": ("T", "--priority", "high"), "replay": ("T",), "discard": ("T", "--yes"), "dlq list": (),
     "dlq show": ("T",), "dlq groups": (), "dlq replay": ("T",), "dlq discard": ("T", "--yes"), "operations list": (),
     "operations show": ("o",), "operations pause": ("o",), "operations resume": ("o",), "operations cancel": ("o",),

@@ -50,6 +50,8 @@ POSITIONS: Final = (
         "discard",
         "workers show",
         "workers drain",
+        "workers pause",
+        "workers resume",
     ),
     *("operations show", "operations pause", "quarantine show", "quarantine discard", "prioritize high"),
 )

@@ -76,6 +76,7 @@ def test_what_cannot_be_is_one_clear_line(folder: Folder) -> None:
         (("queues", "set", "emails", "--timeout", "inf"), "not a number of seconds"),
         (("queues", "purge", "default"), "pass --yes"),
         (("workers", "drain"), "no worker is named"),
+        (("workers", "pause"), "no worker is named"),
     ):
         ended = folder.quick(*arguments)
         assert (ended.code, ended.out) == (2, ""), ended
@@ -132,6 +133,26 @@ def test_workers_are_listed_shown_and_drained(folder: Folder) -> None:
     missing = folder.quick("workers", "drain", "--on-host", "nowhere")
     assert missing.code == 1 and "no worker runs on the host 'nowhere'" in missing.error
     assert "worker g-1 is active" in folder.quick("workers", "forget", "g-1").error
+
+
+def test_workers_are_paused_and_resumed(folder: Folder) -> None:
+    engine = folder.engine()
+    for name, host in (("h-1", "h"), ("g-1", "g"), ("g-2", "g")):
+        run_inline(engine.presence.register(WorkerId(name), queues=["default"], capacity=4, host=host))
+    assert folder.quick("workers", "pause", "h-1").out.startswith("h-1 is paused; it ran 0 tasks")
+    assert "state      paused" in folder.quick("workers", "show", "h-1").out
+    asked = folder.quick("workers", "pause", "nobody", "--on-host", "g", "--json")
+    assert asked.code == 1 and [each["worker"] for each in asked.json["errors"]] == ["nobody"]
+    shown = [(each["worker_id"], each["status"], each["paused"]) for each in asked.json["workers"]]
+    assert shown == [("g-1", "active", True), ("g-2", "active", True)]
+    assert [line.split()[1] for line in folder.quick("workers", "list").out.splitlines()] == ["STATE", *["paused"] * 3]
+    assert "3 paused" in folder.quick("stats").out
+    resumed = folder.quick("workers", "resume", "g-1", "g-2").out.splitlines()
+    assert resumed == ["g-1 is not paused any more", "g-2 is not paused any more"]
+    folder.quick("workers", "drain", "h-1")
+    run_inline(engine.presence.beat(WorkerId("h-1"), running=0))
+    drained = folder.quick("workers", "show", "h-1").out
+    assert "state      draining" in drained and "paused" in drained
 
 
 def test_a_lost_worker_is_shown_with_what_became_of_its_tasks(folder: Folder) -> None:

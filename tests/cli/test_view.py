@@ -141,12 +141,19 @@ def test_what_is_narrow_keeps_what_matters() -> None:
 
 
 def test_trouble_comes_first() -> None:
-    workers = (worker("busy", running=9), worker("gone", WorkerState.DEAD), worker("leaving", WorkerState.DRAINING))
+    held = replace(worker("held"), paused=True)
+    workers = (
+        worker("busy", running=9),
+        held,
+        worker("gone", WorkerState.DEAD),
+        worker("leaving", WorkerState.DRAINING),
+    )
     survey = replace(a_survey(), workers=workers)
     stats = replace(survey.stats, queues={"a": queue(0, 0, 0, 0), "z": queue(0, 0, 0, 9), "p": queue(1, 0, 0, 0)})
     drawn = text(a_view(replace(survey, stats=stats)))
     assert [line.split()[0] for line in drawn[7:10]] == ["z", "p", "a"]
-    assert [line.split()[0] for line in drawn[12:15]] == ["gone", "leaving", "busy"]
+    assert [line.split()[0] for line in drawn[12:16]] == ["gone", "leaving", "held", "busy"]
+    assert drawn[14].split()[1] == "paused"
 
 
 def test_the_throughput_is_drawn_over_time_and_not_for_ever() -> None:

@@ -83,6 +83,27 @@ def test_it_runs_tasks_and_sigterm_lets_them_end(folder: Folder) -> None:
     assert re.fullmatch(r"\S+Z error   .*, medium \(rejected\): InvalidArguments: .*", failed)
 
 
+def test_it_is_paused_and_resumed_from_another_process(folder: Folder) -> None:
+    store = ("--store", "sqlite:///tasks.db")
+    with folder.start("worker", "tasks:app", "--log-format", "text") as worker:
+        running = folder.submit("wait_for", "file=go", *store)
+        until(lambda: folder.quick("show", running, "--json", *store).json["status"] == "executing")
+        until(lambda: bool(folder.quick("workers", "list", "--json", *store).lines))
+        (shown,) = folder.quick("workers", "list", "--json", *store).lines
+        name = shown["worker_id"]
+        assert folder.ok("workers", "pause", name, *store).out.startswith(f"{name} is paused")
+        worker.find("paused: claiming no more until resumed")
+        waiting = folder.submit("double", "number=21", *store)
+        folder.write("go", "")
+        until(lambda: folder.quick("show", running, "--json", *store).json["status"] == "completed")
+        assert folder.quick("show", waiting, "--json", *store).json["status"] == "queued"
+        assert "paused" in folder.quick("explain", waiting, *store).out
+        folder.ok("workers", "resume", name, *store)
+        until(lambda: folder.quick("show", waiting, "--json", *store).json["status"] == "completed")
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
+
+
 def test_a_second_signal_hands_back_what_runs(folder: Folder) -> None:
     task_id = folder.submit("wait_for", "file=never", "--store", "sqlite:///mine.db")
     flags = ("--store", "sqlite:///mine.db", "--no-keeper", "--log-level", "debug", "--json")

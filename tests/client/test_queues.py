@@ -112,6 +112,8 @@ async def test_the_same_from_synchronous_code(port: Port) -> None:
         assert app.queues.paused_types_sync() == ["slow"]
         app.queues.resume_type_sync("slow")
         assert [worker.id for worker in app.workers.all_sync()] == ["one"]
+        assert app.workers.pause_sync("one").paused and app.workers.all_sync()[0].paused
+        assert not app.workers.resume_sync("one").paused
         assert app.workers.drain_sync("one").id == app.workers.get_sync("one").worker.id
 
     await asyncio.to_thread(operate)

@@ -261,6 +261,30 @@ async def test_a_drain_that_is_asked_for_drains_the_worker(port: Port) -> None:
     assert await port.engine.presence.workers() == []
 
 
+async def test_a_paused_worker_finishes_what_it_runs_and_takes_more_once_it_is_resumed(port: Port) -> None:
+    app = port.app()
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def work() -> None:
+        began.set()
+        await go_on.wait()
+
+    async with port.hired(app) as worker:
+        first = await work.submit()
+        await began.wait()
+        (present,) = await app.workers.all()
+        assert (await app.workers.pause(present.id)).paused
+        await eventually(lambda: worker._paused, "the pause")
+        second = await work.submit()
+        go_on.set()
+        await port.until_state(first.id, State.COMPLETED)
+        assert (await port.engine.get(second.id)).state is State.QUEUED
+        assert [each.word for each in await app.workers.all()] == ["paused"]
+        assert not (await app.workers.resume(present.id)).paused
+        await port.until_state(second.id, State.COMPLETED)
+
+
 async def test_a_worker_that_leaves_hands_back_what_it_runs(port: Port) -> None:
     app = port.app()
     began = asyncio.Event()

@@ -180,6 +180,17 @@ def test_a_schedule_is_run_paused_and_resumed(sqlite_site: Site, sqlite_visitor:
     assert sqlite_site.ask("GET", "/api/v1/schedules/nightly")["paused"] is True
 
 
+def test_a_worker_is_paused_and_resumed(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
+    page = sqlite_visitor.go("/workers")
+    page.get_by_role("main").get_by_role("row").nth(1).get_by_role("link").click()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("region", name="Status")).to_contain_text("paused")
+    (worker,) = sqlite_site.ask("GET", "/api/v1/workers")["workers"]
+    assert worker["paused"] is True
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("region", name="Status")).to_contain_text("active")
+
+
 def test_a_worker_is_drained(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
     sqlite_site.submit("sleep", parameters={"seconds": 900})
     page = sqlite_visitor.go("/workers")

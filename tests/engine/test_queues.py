@@ -360,6 +360,23 @@ class TestWaiting:
         assert rounds == 1
         assert store.claims == 0
 
+    async def test_ready_tasks_do_not_wake_a_worker_that_is_paused(self) -> None:
+        store = Unreadable()
+        bench = Bench(store=store)
+        await bench.engine.presence.register(WorkerId("worker-1"), queues=["default"], capacity=1)
+        await bench.engine.workers.pause("worker-1")
+        for _ in range(50):
+            await bench.submit()
+        rounds = 0
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                while True:
+                    rounds += 1
+                    assert await bench.claim() == []
+                    await bench.engine.wait(WorkerId("worker-1"), ["default"], 60.0, limit=1)
+        assert rounds == 1
+        assert store.claims == 0
+
     async def test_a_queue_that_is_open_still_rings(self) -> None:
         bench = Bench()
         await bench.engine.queues.pause("held")

@@ -140,3 +140,13 @@ async def test_a_store_that_cannot_is_waited_for() -> None:
     await engine.submit(a_wish())
     assert await wait(engine) is None
     assert len(await engine.claim(WORKER, ["default"], limit=5)) == 1
+
+
+async def test_a_paused_worker_has_no_store_wait_for_it(server: Server, engine: AdminEngine) -> None:
+    await engine.presence.register(WORKER, queues=["default"], capacity=5)
+    await engine.submit(a_wish())
+    await engine.workers.pause(WORKER)
+    assert await wait(engine, timeout=0.0) is None
+    assert server.asked == []
+    await engine.workers.resume(WORKER)
+    assert len(await wait(engine) or []) == 1

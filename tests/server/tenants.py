@@ -33,7 +33,7 @@ FRESH: Final = "fresh"
 """The name of a schedule that somebody adds."""
 OWNERS: Final = (ACME, UMBRELLA, NOBODY)
 
-KINDS: Final = ("queue", "type", "circuit", "schedule", "operation", "worker", "drain", "quarantine")
+KINDS: Final = ("queue", "type", "circuit", "schedule", "operation", "worker", "drain", "pause", "quarantine")
 """The kinds of records that can be somebody's."""
 
 

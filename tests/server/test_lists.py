@@ -196,7 +196,9 @@ async def test_stats_are_summed_over_queues(service: Service) -> None:
         "medium": (0, 0.0),
         "low": (0, 0.0),
     }
-    assert stats["workers"] == {"active": 1, "draining": 0, "dead": 0, "total_capacity": 4, "used_capacity": 0}
+    assert stats["workers"] == {
+        "active": 1, "paused": 0, "draining": 0, "dead": 0, "total_capacity": 4, "used_capacity": 0
+    }  # fmt: skip
     assert stats["throughput"] == {"completed_last_minute": 0, "failed_last_minute": 0}
     assert (stats["states"]["queued"], stats["states"]["scheduled"]) == (2, 1)
     assert stats["by_queue"]["b"]["types"] == {"send_mail": 1}

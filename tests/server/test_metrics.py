@@ -17,6 +17,7 @@ from fairlead.engine.metrics.collector import MOST_NAMES
 from fairlead.engine.metrics.names import CAPACITY_USED, CATALOGUE, HEARTBEAT_FAILURES, JOURNAL_BEHIND, STORE_INTACT
 from fairlead.engine.metrics.prometheus import MetricSource
 from fairlead.engine.stats import stats_of
+from fairlead.engine.worker_records import WORKER_WORDS
 from fairlead.server.routes.metrics import gauges
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import LaneTally, Tally
@@ -191,14 +192,16 @@ async def test_a_scrape_asks_for_one_tally_and_no_more_than_once_a_second() -> N
         assert store.asked == ["tally", "tally"]
 
 
-@pytest.mark.parametrize("status", ["active", "draining", "dead"])
+@pytest.mark.parametrize("status", ["active", "paused", "draining", "dead"])
 async def test_workers_are_counted_by_how_they_stand(in_memory: Service, status: str) -> None:
     presence = in_memory.engine.presence
     await presence.register(WorkerId("one"), queues=["default"], capacity=4)
     await presence.beat(WorkerId("one"), running=0, draining=status == "draining")
     if status == "dead":
         in_memory.advance(60)
+    if status == "paused":
+        await presence.pause(WorkerId("one"))
     page = await scrape(in_memory)
-    assert {word: page.value("fairlead_workers", status=word) for word in ("active", "draining", "dead")} == {
-        "active": 0, "draining": 0, "dead": 0, status: 1
+    assert {word: page.value("fairlead_workers", status=word) for word in WORKER_WORDS} == {
+        "active": 0, "paused": 0, "draining": 0, "dead": 0, status: 1
     }  # fmt: skip

@@ -150,6 +150,8 @@ ROWS: Final[dict[str, Row]] = {
     "GET /api/v1/workers": listing("/api/v1/workers"),
     "GET /api/v1/workers/{worker_id}": Row(about("/api/v1/workers/{worker}")),
     "POST /api/v1/workers/{worker_id}/drain": Row(about("/api/v1/workers/{worker}/drain")),
+    "POST /api/v1/workers/{worker_id}/pause": Row(about("/api/v1/workers/{worker}/pause")),
+    "POST /api/v1/workers/{worker_id}/resume": Row(about("/api/v1/workers/{worker}/resume")),
     "POST /api/v1/workers/{worker_id}/forget": Row(about("/api/v1/workers/{worker}/forget"), own=409),
     "GET /api/v1/queue/stats": Row(about("/api/v1/queue/stats?queue={queue}"), 200, 403, 403),
     "GET /api/v1/queue/history": everybodys("/api/v1/queue/history"),

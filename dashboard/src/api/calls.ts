@@ -117,6 +117,8 @@ export const runSchedule = (name: string) =>
 export const listWorkers = (signal?: AbortSignal) => call("GET /api/v1/workers", {}, signal);
 export const showWorker = (id: string, signal?: AbortSignal) =>
   call("GET /api/v1/workers/{worker_id}", { path: { worker_id: id } }, signal);
+export const steerWorker = (id: string, how: "pause" | "resume") =>
+  call(`POST /api/v1/workers/{worker_id}/${how}`, { path: { worker_id: id } });
 export const drainWorker = (id: string) =>
   call("POST /api/v1/workers/{worker_id}/drain", { path: { worker_id: id } });
 

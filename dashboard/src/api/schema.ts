@@ -289,6 +289,8 @@ export interface HeartbeatNoted {
   cancel: string[];
   /** The tasks whose leases are lost: their attempts are to be stopped, and nothing said of them. */
   lost: string[];
+  /** Whether somebody paused the worker: it gets no more tasks until it is resumed, and goes on with what it runs. */
+  paused: boolean;
 }
 
 /** A worker says that it is alive, and what it runs. */
@@ -459,6 +461,8 @@ export interface Polled {
   tasks: LeasedTask[];
   /** Whether the worker is to ask for no more, end what it runs, and deregister. */
   should_drain: boolean;
+  /** Whether somebody paused the worker: it gets nothing until it is resumed, and may go on asking. */
+  paused: boolean;
 }
 
 /** How urgent a task is, the most urgent first. */
@@ -1428,6 +1432,7 @@ export interface WeightedOrder {
 
 /** How many workers there are and how much they can do. */
 export interface WorkerCounts {
+  /** Those that take tasks. */
   active: number;
   draining: number;
   /** Those that were not heard of for one lease length, within the last hour. */
@@ -1436,6 +1441,8 @@ export interface WorkerCounts {
   total_capacity: number;
   /** How many they run. */
   used_capacity: number;
+  /** Those that are neither draining nor dead, and take no tasks until somebody resumes them. */
+  paused: number;
 }
 
 /** A worker as it stands after the event. */
@@ -1477,6 +1484,8 @@ export interface WorkerShown {
   seen_at: string;
   completed_last_minute: number;
   failed_last_minute: number;
+  /** Whether it gets no more tasks until it is resumed. It finishes what it runs, and can be drained. */
+  paused: boolean;
 }
 
 /** How a worker stands. */
@@ -1507,6 +1516,8 @@ export interface WorkerWhole {
   seen_at: string;
   completed_last_minute: number;
   failed_last_minute: number;
+  /** Whether it gets no more tasks until it is resumed. It finishes what it runs, and can be drained. */
+  paused: boolean;
   /** Whether it was asked to drain; it hears of it at its next heartbeat. */
   drain_requested: boolean;
   /** Tasks whose leases it holds, the oldest first, at most 100. A dead worker holds them until the leases end. */
@@ -1726,6 +1737,16 @@ export interface Endpoints {
   };
   /** Drain a worker */
   "POST /api/v1/workers/{worker_id}/drain": {
+    request: { path: { worker_id: string } };
+    answer: WorkerShown;
+  };
+  /** Pause a worker */
+  "POST /api/v1/workers/{worker_id}/pause": {
+    request: { path: { worker_id: string } };
+    answer: WorkerShown;
+  };
+  /** Resume a worker */
+  "POST /api/v1/workers/{worker_id}/resume": {
     request: { path: { worker_id: string } };
     answer: WorkerShown;
   };

@@ -42,7 +42,7 @@ function standing(queue: Partial<QueueStanding> = {}, more: Partial<Standing> = 
   };
   return {
     queues: whole.priorities,
-    workers: { active: 1, draining: 0, dead: 0, total_capacity: 8, used_capacity: 0 },
+    workers: { active: 1, paused: 0, draining: 0, dead: 0, total_capacity: 8, used_capacity: 0 },
     throughput: { completed_last_minute: 0, failed_last_minute: 0 },
     by_queue: { mail: whole },
     states,
@@ -80,6 +80,13 @@ describe("the verdict", () => {
     const [finding] = findings(known(standing({ priorities: lines(1) }), [worker({ status: "draining" })]));
     expect(finding?.text).toBe("No worker serves the queue mail: 1 task is waiting");
     expect(finding?.href).toBe("/queues/mail");
+  });
+
+  it("names workers that are paused, and the queue that they leave unserved", () => {
+    const held = [worker({ paused: true }), worker({ paused: true, status: "dead" })];
+    const texts = findings(known(standing({ priorities: lines(1) }), held)).map((finding) => finding.text);
+    expect(texts).toContain("No worker serves the queue mail: 1 task is waiting");
+    expect(texts).toContain("1 worker is paused");
   });
 
   it("names what waits too long, and leads there", () => {

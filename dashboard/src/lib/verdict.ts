@@ -41,6 +41,7 @@ export function findings(known: Known): Finding[] {
     ...deadLetters(known.groups),
     ...circuits(known.standing),
     ...paused(known.standing),
+    ...pausedWorkers(known.workers),
     ...schedules(known.schedules),
     ...journal(known.standing),
   ];
@@ -75,7 +76,7 @@ function quarantined(standing: Standing): Finding[] {
 }
 
 function unserved(standing: Standing, workers: WorkerShown[]): Finding[] {
-  const serving = workers.filter((worker) => worker.status === "active");
+  const serving = workers.filter((worker) => worker.status === "active" && !worker.paused);
   return Object.entries(standing.by_queue)
     .map(([name, queue]) => ({ name, queue, waiting: sum(queue.priorities) }))
     .filter(
@@ -122,6 +123,18 @@ function dead(workers: WorkerShown[]): Finding[] {
     {
       severity: "warning",
       text: `${plural(lost, "worker")} stopped responding within the last hour`,
+      href: to`/workers`,
+    },
+  ];
+}
+
+function pausedWorkers(workers: WorkerShown[]): Finding[] {
+  const held = workers.filter((worker) => worker.paused && worker.status === "active").length;
+  if (held === 0) return [];
+  return [
+    {
+      severity: "warning",
+      text: `${plural(held, "worker")} ${held === 1 ? "is" : "are"} paused`,
       href: to`/workers`,
     },
   ];

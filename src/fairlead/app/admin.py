@@ -274,7 +274,7 @@ class AppQueues(Part):
 
 
 class AppWorkers(Part):
-    """The workers of an app, wherever they run: to look at and to drain."""
+    """The workers of an app, wherever they run: to look at, to pause and to drain."""
 
     async def autoscale(
         self, queue: str | None = None, *, within: Duration = 60.0, capacity: int | None = None
@@ -314,6 +314,22 @@ class AppWorkers(Part):
     def drain_sync(self, named: str) -> WorkerPresence:
         """`drain`, from synchronous code."""
         return run_inline(self._inline().workers.drain(named))
+
+    async def pause(self, named: str) -> WorkerPresence:
+        """Have a worker claim no more until it is resumed; it finishes what it has, and stays."""
+        return await (await self._engine()).workers.pause(named)
+
+    def pause_sync(self, named: str) -> WorkerPresence:
+        """`pause`, from synchronous code."""
+        return run_inline(self._inline().workers.pause(named))
+
+    async def resume(self, named: str) -> WorkerPresence:
+        """Let a paused worker claim tasks again."""
+        return await (await self._engine()).workers.resume(named)
+
+    def resume_sync(self, named: str) -> WorkerPresence:
+        """`resume`, from synchronous code."""
+        return run_inline(self._inline().workers.resume(named))
 
     async def forget(self, named: str) -> WorkerPresence:
         """Take a dead worker off the list at once, instead of an hour after its last heartbeat; how it stood."""

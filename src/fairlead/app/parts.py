@@ -66,7 +66,7 @@ class Operated(Part):
 
     @functools.cached_property
     def workers(self) -> AppWorkers:
-        """The workers of an app, wherever they run: to look at and to drain."""
+        """The workers of an app, wherever they run: to look at, to pause and to drain."""
         from fairlead.app.admin import AppWorkers
 
         return AppWorkers(self._connect)

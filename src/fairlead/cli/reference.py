@@ -66,10 +66,10 @@ Tasks and stats have the fields that they have over HTTP.
   `action`, `as_of`, `count`, whether that is `exact`, and `sample`. `operations list`: an operation on each line.
 - `stats`: `queues`, by priority, all queues together: `depth`, `oldest_age_seconds` and what else there is [over
   HTTP](http.md#prioritystanding), but for the percentiles of the ages beside the store; `workers`: how many are
-  `active`, `draining` and `dead`, and the `total_capacity` and `used_capacity` of those that live; `throughput`:
-  `completed_last_minute` and `failed_last_minute`; `by_queue`, for each queue by name `priorities`, `states` and
-  `types` (how many are ready) and whether it is `paused`; `states`, of all queues; `next_alarm`; `promoted_today`;
-  `journal_behind`, how many changed tasks the journal has yet to learn of; `paused_types`.
+  `active`, `paused`, `draining` and `dead`, and the `total_capacity` and `used_capacity` of those that live;
+  `throughput`: `completed_last_minute` and `failed_last_minute`; `by_queue`, for each queue by name `priorities`,
+  `states` and `types` (how many are ready) and whether it is `paused`; `states`, of all queues; `next_alarm`;
+  `promoted_today`; `journal_behind`, how many changed tasks the journal has yet to learn of; `paused_types`.
 - `top --once`: `at`; `stats`, as above; `workers`, as `workers list` has them; `running_longest` and `newest_errors`,
   at most 20 tasks each.
 - `quarantine list`: a record on each line, with the fields that it has [over HTTP](http.md#quarantinedshown), and
@@ -79,7 +79,8 @@ Tasks and stats have the fields that they have over HTTP.
   show` and `set`: the queue. `queues pause`, `resume`: the `queue` or `task_type`, and whether it is `paused`. `queues
   purge`: `queue`, and how many tasks were `scheduled` and `queued`.
 - `workers list`: a worker on each line, with the fields that it has [over HTTP](http.md#workershown). `workers show`: a
-  [worker and its tasks](http.md#workerwhole). `workers drain`: `workers`, those that were asked, and `errors`.
+  [worker and its tasks](http.md#workerwhole). `workers pause`, `resume`
+  and `drain`: `workers`, those that were asked, and `errors`.
 - `rebuild`: `looked_at` and `put_back`, numbers of tasks. `migrate`: per schema `url` and the migrations `applied`.
 - `config`: for each setting by name `value`, `origin` and `about`.
 - `version`: `version`, `python` and `sqlite`.

@@ -12,6 +12,7 @@ from fairlead.core.circuit import CircuitState
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import After, Entry, Failure, Priority, State, Task
 from fairlead.engine.stats import Stats
+from fairlead.engine.worker_records import WORKER_WORDS
 from fairlead.wire.times import iso
 
 STYLES: Final = {
@@ -138,8 +139,7 @@ def _paused(stats: Stats) -> str:
 
 def _workers(stats: Stats) -> str:
     workers, throughput = stats.workers, stats.throughput
-    counts = {"active": workers.active, "draining": workers.draining, "dead": workers.dead}
-    listed = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
+    listed = ", ".join(f"{count:,} {word}" for word in WORKER_WORDS if (count := getattr(workers, word)))
     if not listed:
         return "no workers"
     room = f"{workers.used_capacity:,} of {workers.total_capacity:,} slots used"

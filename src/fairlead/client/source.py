@@ -53,6 +53,8 @@ class RemoteSource:
         self._worker: WorkerId | None = None
         self._registered: Registered | None = None
         self._registering = asyncio.Lock()
+        self.paused = False
+        """Whether the worker was paused at its last poll, as far as the server says so."""
 
     @property
     def worker(self) -> WorkerId:
@@ -138,11 +140,11 @@ class RemoteSource:
     async def _poll(self, limit: int, wait: float) -> list[Task]:
         await self._register()
         try:
-            tasks, _ = await self._calls.poll(self._capabilities, limit, wait)
+            tasks, self.paused = await self._calls.poll(self._capabilities, limit, wait)
         except WorkerNotFound:
             self._registered = None
             await self._register()
-            tasks, _ = await self._calls.poll(self._capabilities, limit, wait)
+            tasks, self.paused = await self._calls.poll(self._capabilities, limit, wait)
         return tasks
 
     async def _register(self) -> Registered:

@@ -71,10 +71,10 @@ class WorkerCalls:
         self.worker = worker
 
     async def poll(self, capabilities: Sequence[str], limit: int, wait: float) -> tuple[list[Task], bool]:
-        """Tasks, best first, and whether the worker should drain."""
+        """Tasks, best first, and whether the worker is paused."""
         body = PollRequest(capabilities=tuple(capabilities), available_capacity=limit, wait_seconds=wait)
         polled = await self._ask(POLL, body, Polled, wait=wait)
-        return [self._task(leased) for leased in polled.tasks], polled.should_drain
+        return [self._task(leased) for leased in polled.tasks], polled.paused
 
     async def progress(self, beat: Beat) -> Pulse:
         """Say how far an attempt is."""

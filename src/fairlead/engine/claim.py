@@ -147,7 +147,7 @@ class Claims:
                     # What this tells is published with the next operation's: cancelled here, it would lose the tasks.
                     self._ledger.tell_started(tasks, claim)
                 return tasks
-        await self._book.wait(wish.queues, timeout)
+        await self._book.wait(wish.queues, timeout, wish.worker)
         return None
 
     async def _look(self) -> None:
@@ -158,8 +158,9 @@ class Claims:
             await self._breakers.share()
 
     def _claim_of(self, wish: ClaimRequest) -> Claim:
-        """The claim of those of the queues that are not paused."""
+        """The claim of those of the queues that are not paused: of none, if the worker is."""
         book = self._book
+        queues = () if wish.worker in book.paused_workers else wish.queues
         return Claim(
             queues=tuple(
                 QueueOrder(
@@ -167,7 +168,7 @@ class Claims:
                     book.settings_of(queue).order.tables(wish.limit, self._chance.random),
                     book.limits.get(queue),
                 )
-                for queue in wish.queues
+                for queue in queues
                 if queue not in book.paused and (wish.tenant is None or book.tenants.get(queue) == wish.tenant)
             ),
             worker=wish.worker,

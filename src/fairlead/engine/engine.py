@@ -103,6 +103,7 @@ class Engine:
             self._chance,
             self.publisher,
             self._ledger.meter,
+            self.book,
             self._ledger.watchers,
         )
         """The workers, as they say of themselves."""
@@ -226,10 +227,10 @@ class Engine:
     ) -> Coroutine[Any, Any, list[Task]]:
         """The best ready tasks for a worker, now executing under leases of their own.
 
-        What is paused is left out; of a type that keeps failing, a few are taken as probes when its circuit says so.
-        For a worker of one tenant only queues that are bound to it are looked at; a task of another's that is found
-        there waits again as if it had never been taken. The leases name the `registration` of the worker, if one is
-        given.
+        What is paused is left out, and a worker that is paused gets nothing; of a type that keeps failing, a few are
+        taken as probes when its circuit says so. For a worker of one tenant only queues that are bound to it are looked
+        at; a task of another's that is found there waits again as if it had never been taken. The leases name the
+        `registration` of the worker, if one is given.
         """
         return self._claims.claim(ClaimRequest(worker, queues, limit, capabilities, types, tenant, registration))
 

@@ -1,4 +1,4 @@
-"""The queues, and the time, as one engine knows them: read about once a second when it is used.
+"""The queues, the workers that are paused, and the time, as one engine knows them: read about once a second when used.
 
 So a change takes effect everywhere on the first claim or submit a second after it, at the latest. One small record is
 rung at every change, so that most looks cost one read; all are read now and then even if it was not rung.
@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from fairlead.core.errors import FairleadError, QueueFull, StoreError
-from fairlead.core.identity import TaskId
+from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
 from fairlead.core.queues.admission import Tiers, is_listed, refusal_above
 from fairlead.core.queues.limits import Limits
@@ -29,6 +29,9 @@ KIND: Final = "queue"
 """The kind of record that a queue's settings are."""
 TYPE_KIND: Final = "type"
 """The kind of record that says of a task type that it is paused."""
+
+WORKER_KIND: Final = "pause"
+"""The kind of record that says of a worker that it is paused."""
 
 FRESH: Final[Span] = SECOND
 """How long what was read is used without another look."""
@@ -66,6 +69,8 @@ class QueueBook:
         """Those of them that are paused because their settings cannot be read."""
         self.paused_types: frozenset[str] = frozenset()
         """The task types that are paused, in whatever queue."""
+        self.paused_workers: frozenset[str] = frozenset()
+        """The ids of the workers that are paused."""
         self.limits: dict[str, Limits] = {}
         """The limits of the queues that have any of their own."""
         self.tenants: dict[str, str] = {}
@@ -180,14 +185,15 @@ class QueueBook:
         withheld = self._breakers.withheld
         return self.paused_types | withheld if withheld else self.paused_types
 
-    async def wait(self, queues: Sequence[str], timeout: float) -> None:
-        """Sleep until there may be work in one of these queues.
+    async def wait(self, queues: Sequence[str], timeout: float, worker: WorkerId | None = None) -> None:
+        """Sleep until there may be work in one of these queues, if a worker is named for this one.
 
         What is paused is not listened to: its tasks would ring for nothing. So that a resume is noticed, this then
         takes no longer than what was read is fresh. Where a rate holds starts back, no ring tells when the next is due,
         and this takes no longer than about until then.
         """
-        listening = [queue for queue in queues if queue not in self.paused]
+        nothing = worker is not None and worker in self.paused_workers
+        listening = [] if nothing else [queue for queue in queues if queue not in self.paused]
         if len(listening) < len(queues) or self.excluded_types:
             timeout = min(timeout, FRESH / SECOND)
         for queue in listening:
@@ -211,6 +217,7 @@ class QueueBook:
         read = await self._records.read(FORM)
         queues = [(each.name, each.value) for each in read.kept]
         types = await self._store.scan(TYPE_KIND)
+        workers = await self._store.scan(WORKER_KIND)
         await self._breakers.reread()
         self._effective = {
             name: effective(self._settings, own) for name, own in queues if own != QueueSettings(paused=own.paused)
@@ -219,6 +226,7 @@ class QueueBook:
         self.unreadable = frozenset(each.name for each in read.unread)
         self.paused = self.unreadable.union(name for name, own in queues if own.paused)
         self.paused_types = frozenset(record.name for record in types)
+        self.paused_workers = frozenset(record.name for record in workers)
         self.limits = {name: limits for name, own in queues if (limits := own.limits) is not None}
         self.tenants = {name: own.tenant for name, own in queues if own.tenant is not None}
         self.tiers = {name: tiers for name, own in queues if (tiers := own.tiers) is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
@@ -49,6 +50,9 @@ class WorkerStats(Struct, frozen=True, kw_only=True):
     """How many workers there are, and how busy those that live are."""
 
     active: int = 0
+    """Those that take tasks."""
+    paused: int = 0
+    """Those that would be active, if nobody had paused them."""
     draining: int = 0
     dead: int = 0
     """Not heard of for one lease length, within the last hour."""
@@ -169,12 +173,13 @@ def _no_tasks(*, paused: bool = False, unreadable: bool = False) -> QueueStats:
 
 def worker_stats(workers: Sequence[WorkerPresence]) -> WorkerStats:
     """How many workers there are, and how busy."""
-    by_state = {state: [worker for worker in workers if worker.state is state] for state in WorkerState}
-    alive = by_state[WorkerState.ACTIVE] + by_state[WorkerState.DRAINING]
+    states = Counter(worker.word for worker in workers)
+    alive = [worker for worker in workers if worker.state is not WorkerState.DEAD]
     return WorkerStats(
-        active=len(by_state[WorkerState.ACTIVE]),
-        draining=len(by_state[WorkerState.DRAINING]),
-        dead=len(by_state[WorkerState.DEAD]),
+        active=states["active"],
+        paused=states["paused"],
+        draining=states["draining"],
+        dead=states["dead"],
         total_capacity=sum(worker.capacity for worker in alive),
         used_capacity=sum(worker.running for worker in alive),
     )

@@ -24,6 +24,7 @@ from fairlead.engine.events.observers import Watcher
 from fairlead.engine.events.publisher import Publisher
 from fairlead.engine.events.types import EventType, WorkerData, WorkerEvent
 from fairlead.engine.metrics.throughput import HourRow, Spent, Throughput, ThroughputMeter
+from fairlead.engine.queue_cache import BELL, WORKER_KIND, QueueBook
 from fairlead.engine.records import DecodedRecord, Form, Records, decoder
 from fairlead.engine.runtime.clock import Clock
 from fairlead.engine.runtime.ids import Chance
@@ -33,6 +34,7 @@ FORGOTTEN_AFTER: Final[Span] = HOUR
 
 _WORKER: Final = "worker"
 _DRAIN: Final = "drain"
+_PAUSE: Final = WORKER_KIND
 _THROUGHPUT: Final = "throughput"
 _TRIES: Final = 20
 _SHOWN: Final = 64
@@ -51,6 +53,10 @@ class WorkerState(enum.StrEnum):
     """It claims no more, and ends when what it runs has ended."""
     DEAD = "dead"
     """It was not heard of for one lease length: its leases have ended, too."""
+
+
+WORKER_WORDS: Final = ("active", "paused", "draining", "dead")
+"""Every `WorkerPresence.word`."""
 
 
 class WorkerPresence(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,9 +88,21 @@ class WorkerPresence(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The id of the key that registered it, to which its id belongs; None for a worker without a key."""
     tenant: str | None = None
     """The tenant that the key is bound to."""
+    paused: bool = False
+    """Whether it claims no more until it is resumed. That is asked of it, so its own record never says so."""
     registration: str = ""
     """Another one whenever a worker registers with a server, also again under the same id; its leases name it. Empty
     for a worker that uses the store itself, or that an older server has registered."""
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether it claims tasks, if there are any for it."""
+        return self.state is WorkerState.ACTIVE and not self.paused
+
+    @property
+    def word(self) -> str:
+        """How it stands, in one word: `paused` of one that would be active."""
+        return "paused" if self.paused and self.state is WorkerState.ACTIVE else self.state.value
 
     @property
     def ownerless(self) -> bool:
@@ -150,6 +168,7 @@ class Presence:
         chance: Chance,
         publisher: Publisher,
         meter: ThroughputMeter,
+        book: QueueBook,
         watchers: Sequence[Watcher] = (),
     ) -> None:
         self._records = records
@@ -160,6 +179,7 @@ class Presence:
         self._publisher = publisher
         self._meter = meter
         self._watchers = watchers
+        self._book = book
         self._known: dict[WorkerId, tuple[WorkerPresence, int]] = {}
         """Workers that speak through this engine, with the version of their record."""
         self._process: str | None = None
@@ -264,14 +284,19 @@ class Presence:
         self._known.pop(worker, None)
         left = await self._store.drop(_WORKER, worker)
         await self._store.drop(_DRAIN, worker)
+        if await self._store.drop(_PAUSE, worker):
+            await self._ring()
         if left:
             await self._tell(EventType.LEFT, replace(present, running=0))
         return left
 
     async def workers(self) -> list[WorkerPresence]:
         """All workers by id, also those that are dead, until they are forgotten."""
-        now = self._clock.now()
-        return [self._judged(present, now) for present in (await self._records.read(PRESENT)).values]
+        now, paused = self._clock.now(), await self.paused()
+        return [
+            replace(self._judged(present, now), paused=present.id in paused)
+            for present in (await self._records.read(PRESENT)).values
+        ]
 
     @property
     def own_terms(self) -> LeaseTerms:
@@ -298,6 +323,32 @@ class Presence:
     async def asked(self) -> frozenset[str]:
         """The ids of the workers that are asked to drain."""
         return frozenset(record.name for record in await self._store.scan(_DRAIN))
+
+    async def pause(self, worker: WorkerId) -> None:
+        """Have a worker claim no more until it is resumed, whatever it says of itself; what it runs goes on.
+
+        Engines learn of it as they learn of queues that are paused: a second later, at the latest.
+        """
+        present, _ = await self._find(worker)
+        if await self._store.put(_PAUSE, worker, _encode(self._clock.now()), expected=0) is not None:
+            await self._ring()
+            await self._tell(EventType.PAUSED, present)
+
+    async def resume(self, worker: WorkerId) -> None:
+        """Let a paused worker claim again."""
+        present, _ = await self._find(worker)
+        if await self._store.drop(_PAUSE, worker):
+            await self._ring()
+            await self._tell(EventType.RESUMED, present)
+
+    async def paused(self) -> frozenset[str]:
+        """The ids of the workers that are paused."""
+        return frozenset(record.name for record in await self._store.scan(_PAUSE))
+
+    async def _ring(self) -> None:
+        """Have all engines learn which workers are paused."""
+        await self._store.put(BELL, BELL, b"")
+        self._book.expire()
 
     async def report(self) -> None:
         """Store what this process has counted, for `throughput`, `spent` and `counted`."""
@@ -347,8 +398,8 @@ class Presence:
     async def sweep(self) -> int:
         """Mark workers that are lost and tell of them, forget those lost for long; how many workers were looked at."""
         now = self._clock.now()
-        # In this order: a drain that is found now was asked of a worker that was there before.
-        asked = [record.name for record in await self._store.scan(_DRAIN)]
+        # In this order: a drain or a pause that is found now was asked of a worker that was there before.
+        asked, paused = await self.asked(), await self.paused()
         read = await self._records.read(PRESENT)
         for present, version in ((each.value, each.version) for each in read.kept):
             if now - present.seen_at > FORGOTTEN_AFTER:
@@ -363,9 +414,12 @@ class Presence:
         names = read.names
         for gone in self._known.keys() - names:
             del self._known[gone]
-        for name in asked:
-            if name not in names:
-                await self._store.drop(_DRAIN, name)
+        for name in asked - names:
+            await self._store.drop(_DRAIN, name)
+        for name in paused - names:
+            await self._store.drop(_PAUSE, name)
+        if paused - names:
+            await self._ring()
         for each in (await self._records.read(COUNTS)).kept:
             if now - each.value.at > FORGOTTEN_AFTER:
                 await self._store.drop(_THROUGHPUT, each.name, expected=each.version)

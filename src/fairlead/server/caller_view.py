@@ -219,6 +219,14 @@ class View:
         """A worker is to take no more tasks, and to leave."""
         await self._hub.roster.drain(self.principal, worker)
 
+    def is_paused(self, worker: str) -> bool:
+        """Whether somebody paused a worker, as this server knows by now."""
+        return worker in self._hub.engine.book.paused_workers
+
+    async def look_at_pauses(self) -> None:
+        """Learn who is paused, if that was not done within the last second: a server may hear heartbeats alone."""
+        await self._hub.engine.book.refresh()
+
     async def leave(self, worker: str) -> None:
         """A worker is gone."""
         await self._hub.roster.leave(self.principal, worker)

@@ -108,6 +108,8 @@ class Polled(Struct, frozen=True, kw_only=True):
     tasks: tuple[LeasedTask, ...]
     should_drain: bool = False
     """Whether the worker is to ask for no more, end what it runs, and deregister."""
+    paused: bool = False
+    """Whether somebody paused the worker: it gets nothing until it is resumed, and may go on asking."""
 
 
 class ProgressRequest(WorkerBody, frozen=True, kw_only=True, omit_defaults=True):
@@ -248,6 +250,8 @@ class HeartbeatNoted(Struct, frozen=True, kw_only=True):
     """The tasks whose attempts are to be stopped, and settled as `cancelled`."""
     lost: tuple[str, ...]
     """The tasks whose leases are lost: their attempts are to be stopped, and nothing said of them."""
+    paused: bool = False
+    """Whether somebody paused the worker: it gets no more tasks until it is resumed, and goes on with what it runs."""
 
 
 class StartRequest(WorkerBody, frozen=True, kw_only=True):

@@ -26,6 +26,11 @@ _HEAD_START: Final = 2
 class Source(Protocol):
     """The other side of a worker."""
 
+    @property
+    def paused(self) -> bool:
+        """Whether the worker was paused by the time of its last claim, and got nothing for that."""
+        ...
+
     async def claim(self, limit: int) -> list[Task]: ...
 
     async def report(self, beats: Sequence[Beat]) -> list[Pulse]: ...
@@ -86,6 +91,10 @@ class EngineSource:
         self._limited = False
         """Whether a task was claimed that may keep another one waiting."""
 
+    @property
+    def paused(self) -> bool:
+        return self._worker in self._engine.book.paused_workers
+
     async def claim(self, limit: int) -> list[Task]:
         self._freed.clear()
         tasks = await self._engine.claim(
@@ -114,7 +123,7 @@ class EngineSource:
                 self._worker, self._queues, timeout, limit=limit, capabilities=self._capabilities, types=self._types
             )
         # No bell rings for a place that is free again: who has freed it looks who was waiting for it.
-        ring = self._engine.book.wait(self._queues, timeout)
+        ring = self._engine.book.wait(self._queues, timeout, self._worker)
         waits = [asyncio.ensure_future(ring), asyncio.ensure_future(self._freed.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -110,6 +110,8 @@ class Worker:
         self._lives: set[asyncio.Task[Any]] = set()
         self._left_behind: set[asyncio.Task[None]] = set()
         """Attempts whose outcome was said though their handlers have not ended."""
+        self._paused = False
+        """Whether the log says that the worker is paused."""
         self._unanswered = False
         """Whether the store may have granted tasks to this worker and has not said so."""
         self._reports: dict[TaskId, Beat] = {}
@@ -217,6 +219,13 @@ class Worker:
                 await outage.wait(error)
             else:
                 outage.end()
+                self._tell_pause()
+
+    def _tell_pause(self) -> None:
+        """Say in the log, once, that the worker was paused or resumed."""
+        if self._source.paused is not self._paused:
+            self._paused = not self._paused
+            log.info("paused: claiming no more until resumed" if self._paused else "resumed: claiming again")
 
     async def _claim(self, *, idle: bool) -> bool:
         """Claim for the free slots and start what was claimed, once there is something if idle; whether nothing waits.

@@ -9,7 +9,7 @@ from fairlead.core.instant import Instant
 from fairlead.core.task import State
 from fairlead.engine.metrics.throughput import Spent
 from fairlead.engine.queue_cache import QueueBook
-from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WorkerPresence
 from fairlead.storage.values import Tally
 
 
@@ -28,7 +28,7 @@ def load_of(
     active = [
         worker
         for worker in workers
-        if worker.state is WorkerState.ACTIVE and (queues is None or not set(queues).isdisjoint(worker.queues))
+        if worker.takes_tasks and (queues is None or not set(queues).isdisjoint(worker.queues))
     ]
     return Load(
         ready=sum(each.counts.get(State.QUEUED, 0) for each in claimable),

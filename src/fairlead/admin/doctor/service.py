@@ -36,7 +36,7 @@ from fairlead.core.text.secret_mask import masked_text
 from fairlead.engine.dependencies import released_at
 from fairlead.engine.runtime.clock import Clock, SystemClock
 from fairlead.engine.stats import Stats, stats_of
-from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WORKER_WORDS, WorkerPresence, WorkerState
 from fairlead.storage.deadline import share
 from fairlead.storage.protocol import Examined
 from fairlead.storage.values import Filter, Tally
@@ -220,7 +220,8 @@ class Doctor:
                 yield many
 
     def _queues(self, stats: Stats, workers: Sequence[WorkerPresence]) -> Iterable[Finding]:
-        active = [worker for worker in workers if worker.state is WorkerState.ACTIVE]
+        active = [worker for worker in workers if worker.takes_tasks]
+        paused = [worker for worker in workers if worker.word == "paused"]
         for name, queue in stats.queues.items():
             waiting = queue.states[State.SCHEDULED] + queue.states[State.QUEUED]
             full = bound_of(name, waiting, self._engine.book.settings_of(name).queue_bound)
@@ -228,11 +229,14 @@ class Doctor:
                 yield full
             ready = queue.states[State.QUEUED]
             if ready and not queue.paused and not any(name in worker.queues for worker in active):
+                held = next((worker.id for worker in paused if name in worker.queues), None)
                 yield Finding(
                     what=f"queue {name}",
                     level=Level.YELLOW,
                     value=f"{ready:,} tasks are ready, and no active worker serves it",
-                    remedy=f"start one: `fairlead worker app.tasks:app --queues {name}`",
+                    remedy=f"start one: `fairlead worker app.tasks:app --queues {name}`"
+                    if held is None
+                    else f"resume one that is paused: `fairlead workers resume {held}`",
                 )
 
 
@@ -270,9 +274,9 @@ def _here() -> Iterable[Finding]:
 
 
 def _workers(workers: Sequence[WorkerPresence]) -> Iterable[Finding]:
-    states = Counter(worker.state for worker in workers)
-    shown = ", ".join(f"{states[state]:,} {state}" for state in WorkerState if states[state]) or "none"
-    dead = states[WorkerState.DEAD]
+    states = Counter(worker.word for worker in workers)
+    shown = ", ".join(f"{states[word]:,} {word}" for word in WORKER_WORDS if states[word]) or "none"
+    dead = states["dead"]
     yield Finding(
         what="workers",
         level=Level.YELLOW if dead else Level.GREEN,

@@ -69,6 +69,7 @@ class WorkerCounts(Struct, kw_only=True):
     """How many workers there are and how much they can do."""
 
     active: int
+    """Those that take tasks."""
     draining: int
     dead: int
     """Those that were not heard of for one lease length, within the last hour."""
@@ -76,6 +77,8 @@ class WorkerCounts(Struct, kw_only=True):
     """How many tasks those that live can run at once."""
     used_capacity: int
     """How many they run."""
+    paused: int = 0
+    """Those that are neither draining nor dead, and take no tasks until somebody resumes them."""
 
 
 class Throughput(Struct, kw_only=True):
@@ -267,6 +270,7 @@ def stats_of(standing: Standing) -> Stats:
         next_alarm=maybe_parse_iso(standing.next_alarm),
         workers=WorkerStats(
             active=standing.workers.active,
+            paused=standing.workers.paused,
             draining=standing.workers.draining,
             dead=standing.workers.dead,
             total_capacity=standing.workers.total_capacity,

@@ -1,1 +1,1 @@
-"""Workers as people see them: listed, shown and drained."""
+"""Workers as people see them: listed, shown, paused and drained."""

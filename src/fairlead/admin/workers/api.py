@@ -46,6 +46,8 @@ class WorkerShown(Struct, frozen=True, kw_only=True):
     """When it was last heard of."""
     completed_last_minute: int
     failed_last_minute: int
+    paused: bool = False
+    """Whether it gets no more tasks until it is resumed. It finishes what it runs, and can be drained."""
 
 
 class LostTaskShown(Struct, frozen=True, kw_only=True):
@@ -112,6 +114,7 @@ def _fields(worker: WorkerPresence) -> dict[str, Any]:
         "seen_at": iso(worker.seen_at),
         "completed_last_minute": worker.completed,
         "failed_last_minute": worker.failed,
+        "paused": worker.paused,
     }
 
 
@@ -147,6 +150,29 @@ DRAIN: Final = Endpoint[Empty, None](
     shows=_shown,
     about="Have a worker take no more tasks, and leave when what it runs has ended. It learns so at its next "
     "heartbeat.",
+)
+PAUSE: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/workers/{worker_id}/pause",
+    summary="Pause a worker",
+    role=Role.ADMIN,
+    answers={200: WorkerShown},
+    problems=(404,),
+    calls="workers.pause",
+    shows=_shown,
+    about="Have a worker get no more tasks until it is resumed. It finishes what it has, and stays. This takes effect "
+    "within a second, whatever the worker says of itself.",
+)
+RESUME: Final = Endpoint[Empty, None](
+    method="POST",
+    path="/api/v1/workers/{worker_id}/resume",
+    summary="Resume a worker",
+    role=Role.ADMIN,
+    answers={200: WorkerShown},
+    problems=(404,),
+    calls="workers.resume",
+    shows=_shown,
+    about="Let a paused worker get tasks again.",
 )
 FORGET: Final = Endpoint[Empty, None](
     method="POST",
@@ -193,6 +219,16 @@ class RemoteFleet:
             await self._ask(DRAIN, WorkerShown, subject=named, worker_id=known(named, WorkerNotFound(named)))
         )
 
+    async def pause(self, named: str) -> WorkerPresence:
+        """Have a worker claim no more until it is resumed; it finishes what it has, and stays."""
+        worker = known(named, WorkerNotFound(named))
+        return _presence(await self._ask(PAUSE, WorkerShown, subject=named, worker_id=worker))
+
+    async def resume(self, named: str) -> WorkerPresence:
+        """Let a paused worker claim tasks again."""
+        worker = known(named, WorkerNotFound(named))
+        return _presence(await self._ask(RESUME, WorkerShown, subject=named, worker_id=worker))
+
     async def forget(self, named: str) -> WorkerPresence:
         """Take a dead worker off the list at once; how it stood."""
         worker = known(named, WorkerNotFound(named))
@@ -216,4 +252,5 @@ def _presence(shown: WorkerShown) -> WorkerPresence:
         seen_at=parse_iso(shown.seen_at),
         completed=shown.completed_last_minute,
         failed=shown.failed_last_minute,
+        paused=shown.paused,
     )

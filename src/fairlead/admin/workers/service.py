@@ -1,6 +1,8 @@
-"""The workers as people see them: what each runs, how to have it leave, and what became of the tasks of a lost one."""
+"""The workers as people see them: what each runs, how it is paused or leaves, what became of a lost one's tasks."""
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidSettings, OperationRefused, WorkerNotFound
 from fairlead.core.task import State, Task
@@ -53,6 +55,18 @@ class Fleet:
         worker = await self._named(named)
         await self._presence.ask_drain(worker.id)
         return worker
+
+    async def pause(self, named: str) -> WorkerPresence:
+        """Have a worker claim no more until it is resumed; it finishes what it has, and stays."""
+        worker = await self._named(named)
+        await self._presence.pause(worker.id)
+        return replace(worker, paused=True)
+
+    async def resume(self, named: str) -> WorkerPresence:
+        """Let a paused worker claim tasks again."""
+        worker = await self._named(named)
+        await self._presence.resume(worker.id)
+        return replace(worker, paused=False)
 
     async def forget(self, named: str) -> WorkerPresence:
         """Take a dead worker off the list at once, instead of an hour after its last heartbeat; how it stood."""

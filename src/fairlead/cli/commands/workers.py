@@ -1,12 +1,14 @@
-"""`workers`: who works here, and how to have one leave."""
+"""`workers`: who works here, and how to pause one or have it leave."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Annotated, Any, Final, TypeAlias
 
 from cyclopts import App, Parameter
 
-from fairlead.admin.workers.api import worker_shown, worker_whole
+from fairlead.admin.workers.api import RemoteFleet, worker_shown, worker_whole
+from fairlead.admin.workers.service import Fleet
 from fairlead.cli import task_json
 from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, complain, write, write_json, write_styled, write_table
@@ -19,13 +21,17 @@ from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.worker_records import LostTask, WorkerPresence, WorkerReport, WorkerState
 from fairlead.wire.times import iso
 
-WORKER_STYLES: Final = {WorkerState.ACTIVE: "green", WorkerState.DRAINING: "yellow", WorkerState.DEAD: "red"}
+WORKER_STYLES: Final = {"active": "green", "paused": "yellow", "draining": "yellow", "dead": "red"}
+"""By the word for how a worker stands."""
+
+_Names: TypeAlias = Annotated[str, Parameter(name="WORKER", help="Ids or names of one or more workers.")]
+_OnHost: TypeAlias = Annotated[str | None, Parameter(help="Do so with all workers on this host.", metavar="NAME")]
 
 workers = App(
     name="workers",
     default_parameter=PLAIN,
     group_commands="Workers",
-    help="""List, show, drain and forget workers on any host.
+    help="""List, show, pause, drain and forget workers on any host.
 
     A worker without a heartbeat for one lease length is dead, and stays listed for an hour.""",
 )
@@ -65,15 +71,47 @@ def show(
         _write_report(report, now)
 
 
+def pause(
+    *names: _Names,
+    on_host: _OnHost = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> int:
+    """Pause workers: they finish what they run and claim no more tasks, until they are resumed.
+
+    This takes effect within a second. A worker that leaves, or is started again, is paused no longer.
+    """
+    return _ask(names, on_host, lambda fleet, name: fleet.pause(name), _paused, common)
+
+
+def resume(
+    *names: _Names,
+    on_host: _OnHost = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> int:
+    """Let paused workers claim tasks again."""
+    return _ask(names, on_host, lambda fleet, name: fleet.resume(name), _resumed, common)
+
+
 def drain(
-    *names: Annotated[str, Parameter(name="WORKER", help="Ids or names of one or more workers.")],
-    on_host: Annotated[str | None, Parameter(help="Drain all workers on this host.", metavar="NAME")] = None,
+    *names: _Names,
+    on_host: _OnHost = None,
     common: CommonWithStore = COMMON_WITH_STORE,
 ) -> int:
     """Drain workers: they claim no more tasks, and stop when their running tasks have ended.
 
     They learn of it at their next heartbeat: within ten seconds, unless that is configured otherwise.
     """
+    return _ask(names, on_host, lambda fleet, name: fleet.drain(name), _drained, common)
+
+
+def _ask(
+    names: Sequence[str],
+    on_host: str | None,
+    ask: Callable[[Fleet | RemoteFleet, str], Coroutine[Any, Any, WorkerPresence]],
+    tell: Callable[[WorkerPresence], str],
+    common: CommonWithStore,
+) -> int:
+    """Ask something of workers by their names, and of all that live on a host."""
     if not names and on_host is None:
         raise InvalidSettings("no worker is named; give the ids of one or more, or --on-host")
     asked: list[WorkerPresence] = []
@@ -86,7 +124,7 @@ def drain(
             refused[on_host] = f"no worker runs on the host {on_host!r}; `fairlead workers list` shows where they are"
         for name in dict.fromkeys((*names, *alive)):
             try:
-                asked.append(run_inline(fleet.drain(name)))
+                asked.append(run_inline(ask(fleet, name)))
             except StoreError:
                 raise
             except FairleadError as error:
@@ -96,7 +134,7 @@ def drain(
         write_json({"workers": [worker_shown(worker) for worker in asked], "errors": errors})
     else:
         for worker in asked:
-            write(_asked(worker))
+            write(tell(worker))
         for reason in refused.values():
             complain(reason, as_json=False)
     return 1 if refused else 0
@@ -117,7 +155,15 @@ def forget(
         write(f"{forgotten.id} is forgotten")
 
 
-def _asked(worker: WorkerPresence) -> str:
+def _paused(worker: WorkerPresence) -> str:
+    return f"{worker.id} is paused; it ran {worker.running} tasks at its last heartbeat, and finishes them"
+
+
+def _resumed(worker: WorkerPresence) -> str:
+    return f"{worker.id} is not paused any more"
+
+
+def _drained(worker: WorkerPresence) -> str:
     if worker.state is WorkerState.DEAD:
         return f"{worker.id} is dead already; its tasks run elsewhere once their leases have ended"
     return f"drain of {worker.id} requested; it ran {worker.running} tasks at its last heartbeat"
@@ -126,7 +172,7 @@ def _asked(worker: WorkerPresence) -> str:
 def _row(worker: WorkerPresence, now: Instant) -> list[Cell | str]:
     return [
         Cell(worker.id, "bold"),
-        Cell(worker.state, WORKER_STYLES[worker.state]),
+        Cell(worker.word, WORKER_STYLES[worker.word]),
         f"{worker.running}/{worker.capacity}",
         ",".join(worker.queues),
         ",".join(worker.capabilities) or "-",
@@ -142,7 +188,9 @@ def _write_report(report: WorkerReport, now: Instant) -> None:
     _field("worker", worker.id, "bold")
     if worker.name != worker.id:
         _field("name", worker.name)
-    _field("state", worker.state, WORKER_STYLES[worker.state])
+    _field("state", worker.word, WORKER_STYLES[worker.word])
+    if worker.paused and worker.state is not WorkerState.ACTIVE:
+        _field("", "paused", "yellow")
     if report.drain_asked and worker.state is WorkerState.ACTIVE:
         _field("", "drain requested", "yellow")
     _field("host", f"{worker.host or '-'}{f', process {worker.pid}' if worker.pid else ''}")
@@ -196,7 +244,14 @@ def _field(label: str, text: str, style: str = "") -> None:
     write_styled([Cell(f"{label:<10} ", "dim"), Cell(text, style)])
 
 
-for _name, _command in (("list", list_workers), ("show", show), ("drain", drain), ("forget", forget)):
+for _name, _command in (
+    ("list", list_workers),
+    ("show", show),
+    ("pause", pause),
+    ("resume", resume),
+    ("drain", drain),
+    ("forget", forget),
+):
     # By its place, as the program has its own commands: only so does it know its name in the reference.
     workers.command(f"{__name__}:{_command.__name__}", name=_name)
     # Its first line of help is known only when it is loaded.

@@ -18,7 +18,6 @@ from fairlead.cli.top.survey import Survey
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
 from fairlead.core.task import Priority, State, Task
 from fairlead.engine.metrics.throughput import Throughput
-from fairlead.engine.worker_records import WorkerState
 from fairlead.wire.times import iso
 
 KEPT: Final = 60
@@ -31,7 +30,7 @@ _LATE: Final = 3
 _NOTICE_LINES: Final = 3
 _OVERHEAD: Final = 2
 """The lines of a table that are no rows of it: a blank one above, and its header."""
-_TROUBLE: Final = {WorkerState.DEAD: 0, WorkerState.DRAINING: 1, WorkerState.ACTIVE: 2}
+_TROUBLE: Final = ("dead", "draining", "paused", "active")
 
 Line = list[Cell]
 
@@ -160,11 +159,11 @@ def _workers(survey: Survey) -> Part:
     columns = [Column("WORKER", cut=True), Column("STATE"), Column("RUNNING", right=True)]
     columns += [Column("DONE/MIN", right=True, optional=True), Column("FAILED/MIN", right=True, optional=True)]
     columns += [Column("QUEUES", cut=True, optional=True), Column("SEEN", right=True)]
-    workers = sorted(survey.workers, key=lambda worker: (_TROUBLE[worker.state], -worker.running, worker.id))
+    workers = sorted(survey.workers, key=lambda worker: (_TROUBLE.index(worker.word), -worker.running, worker.id))
     rows: list[list[Cell | str]] = [
         [
             worker.id,
-            Cell(worker.state, WORKER_STYLES[worker.state]),
+            Cell(worker.word, WORKER_STYLES[worker.word]),
             f"{worker.running}/{worker.capacity}",
             f"{worker.completed:,}",
             Cell(f"{worker.failed:,}", "red" if worker.failed else "dim"),

@@ -31,6 +31,7 @@ class CauseCode(enum.StrEnum):
     TYPE_UNKNOWN = "type_unknown"
     CAPABILITY_MISSING = "capability_missing"
     ALL_DRAINING = "all_draining"
+    ALL_PAUSED = "all_paused"
     TASKS_AHEAD = "tasks_ahead"
     WORKERS_BUSY = "workers_busy"
     NEXT_IN_LINE = "next_in_line"

@@ -50,9 +50,7 @@ def names_of(workers: Sequence[WorkerPresence]) -> list[WorkerId]:
 def able(workers: Sequence[WorkerPresence], lane: Lane) -> list[WorkerPresence]:
     """The live workers that take tasks of a lane."""
     return [
-        worker
-        for worker in workers
-        if worker.state is WorkerState.ACTIVE and lane.queue in worker.queues and can_run(worker, lane)
+        worker for worker in workers if worker.takes_tasks and lane.queue in worker.queues and can_run(worker, lane)
     ]
 
 
@@ -89,6 +87,15 @@ def obstacle(workers: Sequence[WorkerPresence], lane: Lane) -> Cause | None:
             CauseCode.ALL_DRAINING,
             f"every worker that could run it is draining and takes no more tasks{_listed(names, ': ')}",
             {"workers": len(fit), "worker_ids": names},
+            blocks=True,
+        )
+    if not any(worker.takes_tasks for worker in fit):
+        resumable = [worker for worker in fit if worker.state is WorkerState.ACTIVE]
+        names = [str(name) for name in names_of(resumable)]
+        return Cause(
+            CauseCode.ALL_PAUSED,
+            f"every worker that could run it is paused or draining{_listed(names, '; paused: ')}",
+            {"workers": len(resumable), "worker_ids": names},
             blocks=True,
         )
     return None

@@ -135,7 +135,7 @@ WORKERS: Final = Family(
     _GAUGE,
     _STORE,
     ("status",),
-    "Workers: active, draining, or dead (within the last hour: without a heartbeat for one lease length).",
+    "Workers: active, paused, draining, or dead (within the last hour: without a heartbeat for one lease length).",
 )
 WORKER_FAILURES: Final = Family(
     "fairlead_worker_failures_total",

@@ -18,11 +18,11 @@ from fairlead.engine.metrics.collector import MOST_NAMES, OTHER
 from fairlead.engine.metrics.prometheus import MEDIA_TYPE, Family, Samples, render
 from fairlead.engine.metrics.starvation import AtRisk
 from fairlead.engine.stats import QueueStats, Stats
+from fairlead.engine.worker_records import WORKER_WORDS
 from fairlead.server.endpoint import Call, Served
 from fairlead.wire.endpoint import Empty, Media
 
 _NO_RISK: Final[AtRisk] = {}
-_WORKER_STATES: Final = ("active", "draining", "dead")
 
 
 def _never(task_type: str) -> None:
@@ -73,7 +73,7 @@ def gauges(
     yield names.CIRCUIT_STATE, _circuit_states(stats.circuits)
     yield names.QUARANTINED, [((kind,), count) for kind, count in sorted(stats.quarantined.items())]
     yield names.TASK_STATE, [((state.value,), count) for state, count in stats.states.items()]
-    yield names.WORKERS, [((word,), getattr(stats.workers, word)) for word in _WORKER_STATES]
+    yield names.WORKERS, [((word,), getattr(stats.workers, word)) for word in WORKER_WORDS]
     capacity = stats.workers.total_capacity
     yield names.CAPACITY_USED, [((), stats.workers.used_capacity / capacity if capacity else 0)]
     yield names.SCHEDULE_LATE, [((), late / SECOND)]

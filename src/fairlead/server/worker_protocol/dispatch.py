@@ -117,14 +117,42 @@ class Dispatcher:
         gone: asyncio.Future[object],
         registration: str = "",
     ) -> list[Task]:
-        """The best tasks for a worker, as soon as there are any; none when the time is up, or it is gone."""
-        if seconds <= 0 or self._stopping.is_set():
-            return await self.claim(worker, wish, limit, registration)
+        """The best tasks for a worker, as soon as there are any; none when the time is up, or it is gone.
+
+        A worker that is paused joins no line, where it would stand in the way of others, but looks now and then whether
+        it still is.
+        """
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        while (left := ends - loop.time()) > 0 and not self._stopping.is_set():
+            if not self._is_paused(worker):
+                tasks = await self._poll(worker, wish, limit, left, gone, registration)
+                if tasks or gone.done() or not self._is_paused(worker):
+                    return tasks
+            await self.pass_time(min(left, self._recheck), gone)
+            if gone.done():
+                return []
+            await self._engine.book.refresh()
+        return await self.claim(worker, wish, limit, registration)
+
+    def _is_paused(self, worker: WorkerId) -> bool:
+        return worker in self._engine.book.paused_workers
+
+    async def _poll(
+        self,
+        worker: WorkerId,
+        wish: PollTerms,
+        limit: int,
+        seconds: float,
+        gone: asyncio.Future[object],
+        registration: str,
+    ) -> list[Task]:
+        """The same for a worker that is not paused; none as soon as it is."""
         with self._line(wish.queues) as line:
             for _ in range(_TRIES):
                 rings = line.rings
                 tasks = await self.claim(worker, wish, limit, registration)
-                if tasks or gone.done():
+                if tasks or gone.done() or self._is_paused(worker):
                     return tasks
                 if line.rings == rings:
                     break
@@ -287,11 +315,15 @@ class _Line:
                     self._dispatcher.claim(waiter.worker, wish, waiter.limit, waiter.registration)
                 )
                 given += len(tasks)
+                # By now it is known: a worker that was paused gets nothing, which says nothing of those behind it.
+                paused = waiter.worker in self._engine.book.paused_workers
+                if paused:
+                    waiter.end()
                 if waiter.tasks.done():
                     group.pop(waiter, None)
                 if tasks and waiter.tasks.cancelled():
                     await self._dispatcher.hand_back(tasks)
-                if len(tasks) < waiter.limit:
+                if len(tasks) < waiter.limit and not paused:
                     break
         return given
 

@@ -107,7 +107,7 @@ async def poll(call: Call[Empty, PollRequest]) -> Answer:
         if turn.is_over:
             await turn.next()
         leased.append(_leased(task))
-    return Answer(Polled(tasks=tuple(leased), should_drain=draining))
+    return Answer(Polled(tasks=tuple(leased), should_drain=draining, paused=view.is_paused(worker.id)))
 
 
 async def _recheck(call: Call[Empty, PollRequest], tasks: list[Task]) -> None:
@@ -136,12 +136,14 @@ async def heartbeat(call: Call[Empty, HeartbeatRequest]) -> Answer:
         pulses = await _held_pulses(view.engine, held, renew=body.renew)
     else:
         pulses = await _pulses(view.engine, body.running, renew=body.renew)
+    await view.look_at_pauses()
     return Answer(
         HeartbeatNoted(
             acknowledged=True,
             should_drain=should_drain,
             cancel=tuple(task_id for task_id, pulse in pulses.items() if pulse is Pulse.CANCEL),
             lost=tuple(task_id for task_id, pulse in pulses.items() if pulse is Pulse.LOST),
+            paused=view.is_paused(call.path["worker_id"]),
         )
     )
 

@@ -30,7 +30,7 @@ from fairlead.storage.values import Record
 
 PASSING: Final = frozenset(
     {
-        "worker", "drain", "throughput", "lost", "promoted", "feed", "session",
+        "worker", "drain", "pause", "throughput", "lost", "promoted", "feed", "session",
         "schedules_changed", "queues_changed", "readiness",
         *(f"budget_{number:02x}" for number in range(64)),
     }
