@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Writes what operators do from Python, from the services that do it: admin.py and parts.py in src/fairlead/app.
+"""Writes what operators do from Python, from the services that do it: admin.py and admin_parts.py in src/fairlead/app.
 
     python scripts/app_admin.py
 
@@ -37,16 +37,15 @@ from fairlead.admin.schedules.api import RemoteSchedules
 from fairlead.admin.schedules.service import Schedules
 from fairlead.admin.workers.api import RemoteFleet
 from fairlead.admin.workers.service import Fleet
-from fairlead.app import part as parts
 from fairlead.app import requests
-from fairlead.app.connection import Link
+from fairlead.app.connection import DeclaringPart, EngineRequests, Link, Part
 from fairlead.core.circuit import CircuitSettings
 from fairlead.core.schedules.schedule import Schedule
 from fairlead.engine.runtime.inline import run_inline
 
 ROOT: Final = Path(__file__).parents[1]
 FILE: Final = ROOT / "src" / "fairlead" / "app" / "admin.py"
-INDEX: Final = FILE.with_name("parts.py")
+INDEX: Final = FILE.with_name("admin_parts.py")
 
 
 class Service(NamedTuple):
@@ -62,7 +61,7 @@ class AppPart:
 
     name: str
     summary: str
-    requests: type[parts.EngineRequests] | None = None
+    requests: type[EngineRequests] | None = None
     service: Service | None = None
     """What an engine has as the attribute of the same name."""
     hidden: Collection[str] = ()
@@ -166,7 +165,7 @@ def module() -> str:
     """The parts, as `make format` leaves them."""
     made = {part: [*operations(part)] for part in PARTS}
     named = [each for part in PARTS for each in (part.requests, part.declares) if each is not None]
-    used: list[Any] = [*named, parts.Part, parts.DeclaringPart, run_inline]
+    used: list[Any] = [*named, Part, DeclaringPart, run_inline]
     imports = {_import(each.__module__, each.__name__) for each in used}
     for operation in itertools.chain(*made.values()):
         imports.update(operation.imports())
@@ -178,7 +177,7 @@ def index() -> str:
     overview = [
         ForwardedMethod(vars(AdminEngine)[name], "(await self._engine())", "self._inline()") for name in OVERVIEW
     ]
-    imports = {_import(each.__module__, each.__name__) for each in (parts.Part, Link, run_inline)}
+    imports = {_import(each.__module__, each.__name__) for each in (Part, Link, run_inline)}
     types = {_import("fairlead.app.admin", part.kind) for part in PARTS}
     types |= {_import(part.declares.__module__, part.declares.__name__) for part in PARTS if part.declares is not None}
     types.update(itertools.chain(*(each.imports() for each in overview)))

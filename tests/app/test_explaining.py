@@ -11,7 +11,7 @@ import pytest
 
 from fairlead import Fairlead, Settings, State
 from fairlead.admin.engine import AdminEngine
-from fairlead.app import submit_warnings, task_type
+from fairlead.app import task_type
 from fairlead.core.explain.explanation import Cause, CauseCode
 from fairlead.core.identity import WorkerId
 from fairlead.engine.engine import Submitted
@@ -20,7 +20,7 @@ from fairlead.engine.runtime.inline import run_inline
 
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submit_warnings, "_told", set())
+    monkeypatch.setattr(task_type, "_told", set())
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from fairlead import Fairlead, TaskHandle
-from fairlead.app import admin, parts
+from fairlead.app import admin, admin_parts
 from fairlead.app.flow import Chain
 from fairlead.app.task_type import TaskDefinition
 from fairlead.app.testing import Rehearsal
@@ -16,7 +16,7 @@ from fairlead.core.instant import Instant
 from scripts.app_admin import FILE, INDEX, PARTS, AppPart, ForwardedMethod, Service, index, methods, module, operations
 
 BY_HAND = [Fairlead, TaskHandle, TaskDefinition, Chain, Rehearsal]
-GENERATED = [parts.Operated, *(getattr(admin, part.kind) for part in PARTS)]
+GENERATED = [admin_parts.Operated, *(getattr(admin, part.kind) for part in PARTS)]
 ASYNCHRONOUS_ONLY = {"worker", "exposed", "close"}
 """What only asynchronous programs use: `run_worker` and the end of the process do the same for others."""
 

@@ -69,6 +69,7 @@ def test_parameters_may_be_one_document_and_a_moment_relative(folder: Folder) ->
         (("echo", "--priority", "hgih"), "priority 'hgih' is unknown"),
         (("echo", "--run-at", "tomorrow"), "is not a moment"),
         (("echo", "--delay", "inf"), "is not a number of seconds"),
+        (("echo", "--delay", "1h"), "--delay: '1h' is not a number"),
         (("echo", "--delay", "1", "--run-at", "+1h"), "both given"),
         (("echo", "--max-retries", "many"), "--max-retries"),
         (("echo", "--priorty", "low"), "Did you mean --priority?"),

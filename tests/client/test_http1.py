@@ -106,7 +106,7 @@ def test_what_is_no_reply_is_refused(text: bytes) -> None:
 def test_what_leads_to_nothing_is_not_read_for_ever(begun: bytes) -> None:
     reading = Reading()
     assert reading.feed(begun or b"HTTP/1.1 200 O") is None
-    with pytest.raises(Broken, match="does not end"):
+    with pytest.raises(Broken, match="headers are too long"):
         for _ in range(100):
             reading.feed(b"x: y\r\n" * 1_000 if begun.endswith(b"\r\n") else b"x" * 6_000)
 

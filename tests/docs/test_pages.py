@@ -89,6 +89,20 @@ def test_a_page_has_one_title(page: Path) -> None:
     assert len(re.findall(r"^# ", prose(page), re.MULTILINE)) == 1
 
 
+@each_page
+def test_an_item_of_a_numbered_list_begins_a_line(page: Path) -> None:
+    number, within = 0, []
+    for line in prose(page).splitlines():
+        if line.startswith("#"):
+            number = 0
+        if item := re.match(r" *(\d+)\. ", line):
+            number = int(item[1])
+        if number and f" {number + 1}. " in line.lstrip():
+            within.append(line)
+
+    assert within == []
+
+
 READ_FIRST = [page for page in PAGES if page.parent.name in {"docs", "how-to", "explanation", "contributing"}]
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
+from fairlead.app.connection import DeclaringPart, Part
 from fairlead.app.cron import ScheduleOptions
 from fairlead.app.handle import TaskHandle
-from fairlead.app.part import DeclaringPart, Part
 from fairlead.app.requests import (
     DeadLetterRequests,
     OperationOptions,

@@ -8,12 +8,11 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+from fairlead.app.admin_parts import Operated
 from fairlead.app.connect import completed, connect
 from fairlead.app.connection import Connection, Link
 from fairlead.app.cron import CronDecorator, ScheduleOptions, schedule_of
-from fairlead.app.handle import TaskHandle
-from fairlead.app.parents import parents_of, parents_of_sync
-from fairlead.app.parts import Operated
+from fairlead.app.handle import TaskHandle, parents_of, parents_of_sync
 from fairlead.app.task_type import CoroutineTask, FunctionTask, Options, TaskDefinition
 from fairlead.core.circuit import CircuitSettings, check_circuit
 from fairlead.core.errors import InvalidSchedule, InvalidSettings, StoreRefused

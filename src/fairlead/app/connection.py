@@ -1,4 +1,4 @@
-"""An app's way to its store: one engine for each event loop, and one for synchronous code."""
+"""An app's way to its store: one engine for each event loop, and one for synchronous code; and what its parts share."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 from fairlead.admin.engine import AdminEngine
 from fairlead.admin.facade import Facade
 from fairlead.core.settings import Settings
 from fairlead.engine.events.observers import Observer
 from fairlead.engine.runtime.clock import Clock
-from fairlead.engine.runtime.inline import run_inline
+from fairlead.engine.runtime.inline import run_inline, sleep_inline
 from fairlead.storage.credentials import Credentials, named
 from fairlead.storage.open import open_store, prepare_store
 from fairlead.storage.protocol import Store
 
 if TYPE_CHECKING:
     from fairlead.worker.keeper.keeper import Keeper
+
 
 log = logging.getLogger("fairlead.worker")
 
@@ -192,3 +193,50 @@ def _memory_store() -> Store:
     from fairlead.storage.memory import MemoryStore
 
     return MemoryStore()
+
+
+Sleep: TypeAlias = Callable[[float], Awaitable[object]]
+"""Waits for so many seconds, as `asyncio.sleep` does."""
+
+
+class EngineRequests:
+    """What is asked of one engine."""
+
+    def __init__(self, engine: Facade, link: Link, sleep: Sleep) -> None:
+        self._engine = engine
+        self._link = link
+        self._sleep = sleep
+
+
+R = TypeVar("R", bound=EngineRequests)
+D = TypeVar("D")
+
+
+class Part:
+    """A part of an app, and its way to the engine: that of the running event loop, or the one for synchronous code."""
+
+    def __init__(self, connect: Callable[[], Link]) -> None:
+        self._connect = connect
+
+    async def _engine(self) -> Facade:
+        return await self._connect().engine()
+
+    def _inline(self) -> Facade:
+        return self._connect().inline()
+
+    async def _requests(self, kind: type[R]) -> R:
+        link = self._connect()
+        return kind(await link.engine(), link, asyncio.sleep)
+
+    def _requests_inline(self, kind: type[R]) -> R:
+        link = self._connect()
+        return kind(link.inline(), link, sleep_inline)
+
+
+class DeclaringPart(Part, Generic[D]):
+    """A part of an app for what programs declare beside what people set."""
+
+    def __init__(self, connect: Callable[[], Link], declared: dict[str, D]) -> None:
+        super().__init__(connect)
+        self.declared = declared
+        """What the app declares, by name."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import msgspec
 
 from fairlead.admin.facade import Facade, Patient
 from fairlead.app.connection import Link
@@ -16,9 +18,12 @@ from fairlead.core.instant import seconds
 from fairlead.core.task import Failure, State, Task
 from fairlead.core.validation import Duration, span_of
 from fairlead.engine.runtime.inline import run_inline
+from fairlead.worker.context import current_task
+from fairlead.worker.handlers import Handlers
 
 if TYPE_CHECKING:
     from fairlead.core.explain.explanation import Explanation
+
 
 R = TypeVar("R")
 
@@ -150,3 +155,36 @@ def _pauses(task_id: TaskId, timeout: float | None) -> Iterator[float]:
         if left <= 0:
             raise TimeoutError(f"task {task_id} has not ended after {timeout:g} s; it is still waiting or running")
         pause = min(pause * 1.5, _LAST_LOOK)
+
+
+_AT_ONCE: Final = 32
+"""How many tasks are asked for at the same time: each may be a request."""
+
+
+async def parents_of(link: Link, handlers: Handlers) -> list[TaskHandle[Any]]:
+    """The tasks that the current one waited for, in the order they were named."""
+    engine, named = await link.engine(), current_task().after
+    tasks: list[Task] = []
+    for first in range(0, len(named), _AT_ONCE):
+        tasks += await asyncio.gather(*(engine.get(task_id) for task_id in named[first : first + _AT_ONCE]))
+    return [_handle(task, link, handlers) for task in tasks]
+
+
+def parents_of_sync(link: Link, handlers: Handlers) -> list[TaskHandle[Any]]:
+    """`parents_of`, from synchronous code."""
+    tasks = run_inline(_each(link.inline(), current_task().after))
+    return [_handle(task, link, handlers) for task in tasks]
+
+
+async def _each(engine: Facade, ids: Sequence[TaskId]) -> list[Task]:
+    return [await engine.get(task_id) for task_id in ids]
+
+
+def _handle(task: Task, link: Link, handlers: Handlers) -> TaskHandle[Any]:
+    """A handle whose result is of the type that its function says, if the app has that function."""
+    handler = handlers.get(task.spec.type)
+    return TaskHandle(task, link, _decode if handler is None else handler.signature.decode_result)
+
+
+def _decode(result: bytes | None) -> Any:
+    return None if result is None else msgspec.json.decode(result)

@@ -15,9 +15,9 @@ from typing import Any, Final, TypedDict, Unpack
 import msgspec
 
 from fairlead.admin.facade import Facade, OperationFacade, gather
+from fairlead.app.connection import EngineRequests, Sleep
 from fairlead.app.cron import ScheduleOptions, schedule_of, submission_of
 from fairlead.app.handle import TaskHandle
-from fairlead.app.part import EngineRequests, Sleep
 from fairlead.app.task_type import Call
 from fairlead.core.dead_letters import Groups, dead_letters_of
 from fairlead.core.errors import InvalidTask

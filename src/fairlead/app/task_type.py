@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,6 @@ from msgspec.structs import replace
 from fairlead.admin.facade import Facade
 from fairlead.app.connection import Link
 from fairlead.app.handle import TaskHandle
-from fairlead.app.submit_warnings import heed
 from fairlead.app.transaction import add_in, add_in_sync
 from fairlead.core.errors import FairleadError, InvalidTask
 from fairlead.core.identity import TaskId, names_of, parse_task_id
@@ -28,6 +28,10 @@ from fairlead.engine.engine import Submitted
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.submit import FRESH
 from fairlead.worker.handlers import Handler
+
+if TYPE_CHECKING:
+    from fairlead.core.explain.explanation import Cause
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -128,7 +132,7 @@ class TaskDefinition(Generic[P, R]):
     async def _submit(self, engine: Facade, submission: Submission) -> TaskHandle[R]:
         submitted = await engine.submit(submission)
         if time.monotonic() >= self._doubt_at:
-            heed(submitted.task.spec.type, await engine.doubts(submitted))
+            warn_of(submitted.task.spec.type, await engine.doubts(submitted))
             self._doubt_at = time.monotonic() + FRESH / SECOND
         return self.handle(submitted)
 
@@ -148,7 +152,7 @@ class TaskDefinition(Generic[P, R]):
     async def _submit_many(self, engine: Facade, submissions: Sequence[Submission]) -> list[TaskHandle[R]]:
         answers = await engine.submit_many(submissions)
         for first in _first_stored(answers):
-            heed(first.task.spec.type, await engine.doubts(first))
+            warn_of(first.task.spec.type, await engine.doubts(first))
         return self._handles(answers)
 
     async def submit_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
@@ -328,3 +332,27 @@ _MEANINGS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "on_failure": lambda name, said: member_of(name, said, OnFailure),
 }
 """What users mean by an option, where the engine has it in another form."""
+
+
+log = logging.getLogger("fairlead.submit")
+
+_MOST_TOLD: Final = 1_000
+_told: set[tuple[str, str]] = set()
+
+
+def warn_of(task_type: str, doubts: Sequence[Cause]) -> None:
+    """Log why no live worker could run a task that was submitted: once for each type and reason in a process.
+
+    That no worker runs at all is what every start-up begins with, and logged as information only.
+    """
+    if not doubts:
+        return
+    # A worker has no use for it, and never comes here.
+    from fairlead.core.explain.explanation import CauseCode
+
+    for cause in doubts:
+        if (task_type, cause.code) in _told or len(_told) >= _MOST_TOLD:
+            continue
+        _told.add((task_type, cause.code))
+        level = logging.INFO if cause.code == CauseCode.NO_WORKERS else logging.WARNING
+        log.log(level, "a task of type %s waits until a worker can run it: %s", task_type, cause.text)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from cyclopts import App, CycloptsError, Group, UnknownOptionError
+from cyclopts import App, CoercionError, CycloptsError, Group, UnknownOptionError
 
 from fairlead._version import __version__
 from fairlead.cli.options import PLAIN
@@ -107,6 +107,9 @@ def run(arguments: Sequence[str]) -> int:
     except UnknownOptionError as error:
         complain(_unknown(error, arguments[0]), as_json="--json" in arguments)
         return MISUSED
+    except CoercionError as error:
+        complain(_misread(error), as_json="--json" in arguments)
+        return MISUSED
     except (CycloptsError, InvalidTask, InvalidSettings) as error:
         complain(str(error), as_json="--json" in arguments)
         return MISUSED
@@ -133,3 +136,10 @@ def _unknown(error: UnknownOptionError, command: str) -> str:
     option, _, _ = (error.token.keyword or error.token.value).partition("=")
     renamed = RENAMED.get((command, option))
     return str(error) if renamed is None else f"Unknown option: {option}. It is called {renamed} now."
+
+
+def _misread(error: CoercionError) -> str:
+    """What is said of a value that is not of its option's type."""
+    if error.token is None or error.target_type is not float:
+        return str(error)
+    return f"Invalid value for {error.token.keyword}: {error.token.value!r} is not a number; use one such as 90 or 2.5"

@@ -52,7 +52,7 @@ class CircuitSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         check_number("failure_ratio", self.failure_ratio, 0.0, 1.0, bad_setting)
         if not self.failure_ratio:
-            raise InvalidSettings("failure_ratio 0 is no share; use more than 0.0, and at most 1.0")
+            raise InvalidSettings("failure_ratio 0 is out of range; use more than 0, and at most 1")
         check_span("window", self.window, MILLISECOND, LONGEST, bad_setting)
         check_span("open_for", self.open_for, MILLISECOND, LONGEST, bad_setting)
         check_count("min_outcomes", self.min_outcomes, 1, _MOST, bad_setting)

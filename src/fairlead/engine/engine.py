@@ -375,9 +375,7 @@ class Engine:
                 self._ledger.tell_change(task, change, now)
                 await self._ledger.finish()
                 return changed(task, change)
-        raise StoreUnavailable(
-            f"task {task_id} changed {_TRIES} times while {request.name} was tried; try again when it is calmer"
-        )
+        raise StoreUnavailable(f"task {task_id} changed {_TRIES} times while {request.name} was tried; try again later")
 
 
 __all__ = ["Engine", "Settlement", "Submitted"]

@@ -267,7 +267,9 @@ class Presence:
             # It spoke through another process meanwhile, was taken for dead, or has left.
             known = await self._find(worker)
         else:
-            raise StoreUnavailable(f"the record of worker {worker} changed {_TRIES} times during one beat; beat again")
+            raise StoreUnavailable(
+                f"the record of worker {worker} changed {_TRIES} times during one heartbeat; send it again"
+            )
         self._known[worker] = (after, stored)
         if before.state is WorkerState.DEAD:
             await self._tell(EventType.JOINED, after)

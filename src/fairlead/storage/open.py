@@ -87,9 +87,7 @@ def check_url(url: str) -> None:
         raise
     except ValueError:
         # What Python says of it may hold a password.
-        raise InvalidSettings(
-            "the store URL cannot be read: its host makes no sense; write scheme://host:port"
-        ) from None
+        raise InvalidSettings("the store URL cannot be read: its host is not valid; write scheme://host:port") from None
 
 
 def prepare_store(url: str, *, journal: str | None = None) -> None:

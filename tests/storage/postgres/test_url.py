@@ -92,9 +92,9 @@ def test_a_command_is_ours() -> None:
     [
         ("postgresql://me:hunter2@h/app?sslmod=require", "sslmod"),
         ("postgresql://me:hun%zzter2@h/app", "invalid percent-encoded token"),
-        ("postgresql://me:hunter2@h:port/app", "a port that is none"),
-        ("postgresql://me:hunter2@h:65536/app", "a port that is none"),
-        ("postgresql://me:hunter2", "a port that is none"),
+        ("postgresql://me:hunter2@h:port/app", "an invalid port"),
+        ("postgresql://me:hunter2@h:65536/app", "an invalid port"),
+        ("postgresql://me:hunter2", "an invalid port"),
         ("postgresql://me:p@hunter2@h/app", "two @"),
         ("postgresql://me:hunter2@[::1/app", "looking for matching"),
         ("postgresql://h/app?password=hunter2%00", "forbidden value %00"),

@@ -182,12 +182,12 @@ def _check(
 ) -> None:
     check_name("name", name)
     if not roles:
-        raise InvalidSettings(f"the key {name!r} would have no role; give it at least one of {', '.join(Role)}")
+        raise InvalidSettings(f"the key {name!r} has no role; give it at least one of {', '.join(Role)}")
     if tenant is not None:
         check_text("tenant", tenant, _TENANT_LIMIT, bad_setting)
     if expires is not None:
         check_instant("expires", expires, bad_setting)
     if expires is not None and expires <= now:
-        raise InvalidSettings(f"the key {name!r} would have expired already; choose a moment in the future")
+        raise InvalidSettings(f"the key {name!r} has an expiry in the past; choose a moment in the future")
     if rate is not None:
         check_number("rate in requests a second", rate, 0, _MOST_RATE, bad_setting)

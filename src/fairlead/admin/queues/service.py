@@ -167,7 +167,7 @@ class Queues:
             if stored:
                 await self._changed(_event(before, after), QueueData(queue=queue, tenant=after.tenant))
                 return after
-        raise StoreUnavailable(f"queue {queue!r} was changed {_TRIES} times meanwhile; try again when it is calmer")
+        raise StoreUnavailable(f"queue {queue!r} changed {_TRIES} times meanwhile; try again later")
 
     async def _find(self, queue: str, *, to_change: bool = False) -> tuple[QueueSettings, int, bool]:
         """The settings of a queue, the version of their record, and whether they could be read."""

@@ -244,4 +244,4 @@ def _with(entry: ScheduleEntry, **changes: object) -> ScheduleEntry:
 
 
 def _contended(name: str) -> FairleadError:
-    return StoreUnavailable(f"the schedule {name!r} changed {_TRIES} times meanwhile; try again when it is calmer")
+    return StoreUnavailable(f"the schedule {name!r} changed {_TRIES} times meanwhile; try again later")

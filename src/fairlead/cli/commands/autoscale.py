@@ -19,7 +19,9 @@ from fairlead.engine.runtime.inline import run_inline
 
 def autoscale(
     *,
-    queue: Annotated[str | None, Parameter(help="The queue that the workers serve; all by default.")] = None,
+    queue: Annotated[
+        str | None, Parameter(help="The queue that the workers serve; all by default.", metavar="NAME")
+    ] = None,
     within_seconds: Annotated[
         float | None, Parameter(help="How soon the backlog should be done; 60 by default.", metavar="S")
     ] = None,

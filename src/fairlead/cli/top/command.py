@@ -28,9 +28,9 @@ def top(
 ) -> None:
     """Show a live overview: queues, throughput, workers, the longest-running tasks and the newest errors.
 
-    `q` quits. A store that is out of reach is said so, with how things last stood, until it answers again. The tasks
-    that run longest are found among the 200 running ones that were submitted first, and errors among the 200 failed
-    tasks and dead letters that were submitted last.
+    `q` quits. While the store cannot be reached, the last figures stay, with a line that says so. The tasks that run
+    longest are found among the 200 running ones that were submitted first, and errors among the 200 failed tasks and
+    dead letters that were submitted last.
     """
     if not _SHORTEST <= interval <= _LONGEST:
         raise InvalidSettings(f"--interval {interval:g} is out of range; use {_SHORTEST:g} to {_LONGEST:g} seconds")

@@ -67,7 +67,7 @@ class Streaming:
 
     async def _connect(self) -> _Stream:
         if self._closed:
-            raise Broken("the way to it was closed")
+            raise Broken("this client was closed")
         try:
             async with asyncio.timeout(CONNECTING):
                 return await _connected(self._route)
@@ -105,7 +105,7 @@ class _Stream(asyncio.Protocol):
     async def ask(self, request: bytes, patience: float) -> Reply:
         """The reply to a request."""
         if self._transport is None:
-            raise Broken("it hung up")
+            raise Broken("it closed the connection")
         self._reading, self._answer = Reading(), self._loop.create_future()
         self._patience, self._moved = patience, self._loop.time()
         self._timer = self._loop.call_later(patience, self._look)

@@ -58,7 +58,7 @@ class Blocking:
 
     def _take(self) -> _Connection:
         if self._closed:
-            raise Broken("the way to it was closed")
+            raise Broken("this client was closed")
         return self._idle.take() or _Connection(self._route)
 
 

@@ -85,14 +85,14 @@ class Reading:
             return self._reply()
         self._size = 0 if self._moved else self._size + len(data)
         if self._size > _MOST_BYTES:
-            raise Broken("what it says is not HTTP: it does not end")
+            raise Broken("its answer is not valid HTTP: its headers are too long")
         return None
 
     def _ended(self) -> Reply:
         if not self._has_head:
-            raise Broken("it hung up without an answer")
+            raise Broken("it closed the connection without an answer")
         if self._framing:
-            raise Broken("it hung up in the middle of its answer")
+            raise Broken("it closed the connection in the middle of its answer")
         return self._reply()
 
     def _reply(self) -> Reply:
@@ -116,9 +116,9 @@ class Reading:
             return
         version, self._status = self._parser.get_http_version(), self._parser.get_status_code()
         if version not in _VERSIONS or self._status == _SWITCHING:
-            raise Broken("it speaks of something else than what it was asked")
+            raise Broken("its answer is not HTTP/1.0 or 1.1, or switches to another protocol")
         if len(self._framing) > 1 or (self._framing and not _is_plain(self._framing[0])):
-            raise Broken("it encodes its answer, or says twice how long that is")
+            raise Broken("its answer has an unsupported transfer coding, or states its length twice")
         self._has_head = self._status >= _FIRST_FINAL
 
     def on_chunk_header(self) -> None:
@@ -142,4 +142,4 @@ def _is_plain(framing: bytes) -> bool:
 def _refused(error: Exception) -> Broken:
     """Why reading ended: what was raised meanwhile, or that it is not HTTP."""
     cause = error.__context__
-    return cause if isinstance(cause, Broken) else Broken(f"what it says is not HTTP: {error}")
+    return cause if isinstance(cause, Broken) else Broken(f"its answer is not valid HTTP: {error}")

@@ -83,7 +83,7 @@ def check_address(url: str) -> None:
     try:
         parts.port  # noqa: B018 - it is read when it is asked for
     except ValueError:
-        raise InvalidSettings(f"the server's URL {masked(url)!r} has a port that is none; use 1 to 65535") from None
+        raise InvalidSettings(f"the server's URL {masked(url)!r} has an invalid port; use 1 to 65535") from None
     if parts.username is not None or parts.password is not None:
         raise InvalidSettings(
             f"the server's URL {masked(url)!r} has a user or password in it; leave them out, and give the key as "

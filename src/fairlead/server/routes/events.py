@@ -67,8 +67,9 @@ async def stream(call: Call[EventsQuery, None]) -> ASGIApp:
     """Tell what happens, as server-sent events.
 
     Each has an `id`; a browser that lost the connection says the last one when it comes back, and is told what it
-    missed, as far as that is kept: a few minutes, and some 10,000 events. Who takes events more slowly than they
-    happen is told so and hung up on. A key that is bound to a tenant hears of that tenant's tasks, workers and queues.
+    missed, as far as that is kept: a few minutes, and some 10,000 events. A client that reads
+    more slowly than events happen is told so, and its connection is closed. A key that is bound to a tenant gets the
+    events of that tenant's tasks, workers and queues.
     """
     query = call.query
     wanted = await _wanted(call.view, query.types, query.queue, query.task_id)

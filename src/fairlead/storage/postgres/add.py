@@ -113,7 +113,9 @@ class Adder:
             if not left:
                 break
         else:
-            raise StoreUnavailable(f"{self._address.shown}: keys changed hands {_TRIES} times meanwhile; try again")
+            raise StoreUnavailable(
+                f"{self._address.shown}: idempotency keys changed {_TRIES} times meanwhile; try again later"
+            )
         return [answers.get(task.id, _ADDED) for task in tasks]
 
     async def _store(self, session: Session, tasks: Sequence[Task], now: Instant | None) -> set[TaskId]:

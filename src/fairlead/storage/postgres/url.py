@@ -75,7 +75,7 @@ def _conninfo(url: str) -> str:
     parsed = _parsed(url)
     for port in parsed.get("port", "").split(","):
         if port and not (port.isdecimal() and 0 < int(port) < _PORTS):
-            raise InvalidSettings("the store URL has a port that is none; write host:port with a number up to 65535")
+            raise InvalidSettings("the store URL has an invalid port; write host:port with a number up to 65535")
     if "@" in parsed.get("host", ""):
         raise InvalidSettings("the store URL has two @ before its database; write one in a user or password as %40")
     elsewhere = {option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.val is not None}

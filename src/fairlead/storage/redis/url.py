@@ -254,7 +254,7 @@ def _host(text: str, default_port: int) -> Host:
         name, port = text, str(default_port)
     if not name or not port.isdecimal() or not 0 < int(port) < _PORTS or (":" in name and name[0] + name[-1] != "[]"):
         # Not shown: without an @ it is the user and the password that stand here.
-        raise InvalidSettings("the Redis URL names a host that makes no sense; write host:port, or [address]:port")
+        raise InvalidSettings("the Redis URL has an invalid host; write host:port, or [address]:port")
     return Host(unquote(name.strip("[]")), int(port))
 
 

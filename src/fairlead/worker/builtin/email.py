@@ -67,7 +67,7 @@ def parse_smtp_url(url: str) -> MailServer:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise InvalidSettings(f"smtp_url is not a URL: its host or port makes no sense; use {_EXAMPLE}") from None
+        raise InvalidSettings(f"smtp_url is not a URL: its host or port is not valid; use {_EXAMPLE}") from None
     check_login("smtp_url", url)
     if parts.scheme not in _PORTS:
         raise InvalidSettings(f"smtp_url has the scheme {parts.scheme!r}; use {_EXAMPLE}")

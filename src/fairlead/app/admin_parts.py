@@ -7,8 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fairlead.app.connection import Link
-from fairlead.app.part import Part
+from fairlead.app.connection import Link, Part
 from fairlead.engine.runtime.inline import run_inline
 
 if TYPE_CHECKING:
