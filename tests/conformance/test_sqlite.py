@@ -26,11 +26,11 @@ from fairlead.testing.clauses.records import RecordClauses
 from fairlead.testing.clauses.refusals import RefusingClauses, RemovingClauses
 from fairlead.testing.contract import QuarantineContract, StoreContract
 from fairlead.testing.crews import Crew, ThreadCrew
-from fairlead.testing.examples import STEADY
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.races import RaceContract
 from fairlead.testing.stores import Opening
+from fairlead.testing.strategies import STEADY
 from fairlead.testing.vandalism import Change, Part, Vandal
 from tests.storage.sqlite.surveying import survey
 

@@ -18,11 +18,11 @@ from fairlead.testing.clauses.quarantine import Spoiler
 from fairlead.testing.contract import QuarantineContract, StoreContract
 from fairlead.testing.crews import Crew, ThreadCrew
 from fairlead.testing.durability import DurabilityContract
-from fairlead.testing.examples import STEADY
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.races import RaceContract
 from fairlead.testing.stores import Opening
+from fairlead.testing.strategies import STEADY
 from tests.conformance import wrong_adding, wrong_claiming, wrong_feeding, wrong_holding, wrong_reading
 from tests.conformance.prompt_store import PromptStore
 from tests.conformance.test_sqlite import FileVandal

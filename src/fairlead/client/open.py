@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fairlead.client.http.address import route_to
 from fairlead.client.http.asynchronous import Streaming
 from fairlead.client.http.blocking import Blocking
+from fairlead.client.http.http1 import route_to
 from fairlead.client.http.httpx_transport import BlockingProxied, StreamingProxied, is_proxied
 from fairlead.client.http.transport import Address, Transport, check_address
 from fairlead.core import extras

@@ -1,16 +1,20 @@
-"""Endpoints with what answers them."""
+"""Endpoints with what answers them: a handler, or the method of a service that they name."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeAlias, TypeVar
+from types import ModuleType
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 from starlette.types import ASGIApp, Receive, Scope
 
+from fairlead.core.errors import InvalidTask, TaskNotFound
+from fairlead.core.identity import TaskId, check_name, parse_task_id
 from fairlead.server.auth.principal import Principal
 from fairlead.server.caller_view import View
+from fairlead.server.http.problems import Refusal
 from fairlead.server.state import Hub
 from fairlead.wire.endpoint import Endpoint
 
@@ -62,3 +66,73 @@ class Served(Endpoint[Q, B]):
 def serve(endpoint: Endpoint[Q, B], handler: Handler[Q, B]) -> Served[Q, B]:
     """An endpoint, answered by a handler."""
     return Served(**{each.name: getattr(endpoint, each.name) for each in fields(Endpoint)}, handler=handler)
+
+
+_SHOWN: Final = 64
+
+
+def task_id_of(call: Call[Any, Any]) -> TaskId:
+    """The id in the path; what cannot be one is the id of no task."""
+    text = call.path["task_id"]
+    try:
+        return parse_task_id(text)
+    except InvalidTask:
+        raise TaskNotFound(repr(text[:_SHOWN])) from None
+
+
+def named(call: Call[Any, Any], what: str) -> str:
+    """The name in the path; what cannot be one is the name of nothing."""
+    name = call.path[what]
+    try:
+        return check_name(what, name)
+    except InvalidTask:
+        raise Refusal(
+            "not-found",
+            f"{what} {name[:_SHOWN]!r} not found: that is not a valid name; check the name",
+            field=what,
+            remedy="check the name",
+        ) from None
+
+
+def called(api: ModuleType) -> tuple[Served[Any, Any], ...]:
+    """The endpoints of an API, such as `fairlead.admin.circuits.api`, that name a method of a service."""
+    return tuple(
+        serve(each, _handler(name.lower(), each))
+        for name, each in vars(api).items()
+        if isinstance(each, Endpoint) and each.calls
+    )
+
+
+def _handler(name: str, endpoint: Endpoint[Any, Any]) -> Handler[Any, Any]:
+    """What calls the service and shows what it returns."""
+    thing, method = endpoint.calls.split(".")
+
+    async def answer(call: Call[Any, Any]) -> Answer:
+        values = {each: _value(call, each) for each in endpoint.variables}
+        result = await _service(call, thing, method)(*values.values())
+        return Answer(_shown(endpoint, values, result, call))
+
+    answer.__name__ = name
+    answer.__module__ = f"fairlead.server.routes.{thing}"
+    answer.__doc__ = endpoint.about
+    return answer
+
+
+def _service(call: Call[Any, Any], thing: str, method: str) -> Callable[..., Awaitable[Any]]:
+    """The method, as it is there for the caller: what nobody has opened to tenants is refused to them."""
+    own = getattr(call.view.engine, thing, None)
+    found: Callable[..., Awaitable[Any]] = getattr(
+        own if hasattr(own, method) else getattr(call.hub.engine, thing), method
+    )
+    return found
+
+
+def _value(call: Call[Any, Any], variable: str) -> str:
+    """What the path names; the name of a worker may be anything."""
+    return call.path[variable] if variable == "worker_id" else named(call, variable)
+
+
+def _shown(endpoint: Endpoint[Any, Any], values: dict[str, str], result: Any, call: Call[Any, Any]) -> Struct:
+    if endpoint.shows is None:
+        raise TypeError(f"{endpoint.path} names {endpoint.calls} and does not say how its answer is shown")
+    return endpoint.shows(values, result, call.view.now)

@@ -30,7 +30,7 @@ _EXTRAS: Final = {
 """The schemes, and the extras that must be installed for each."""
 _MODULES: Final = {
     "memory": "memory",
-    "sqlite": "sqlite.open",
+    "sqlite": "sqlite.store",
     "redis": "redis.store",
     "rediss": "redis.store",
     "unix": "redis.store",
@@ -190,7 +190,7 @@ async def _open(scheme: str, url: str, blocking: bool, credentials: Credentials 
 
             return MemoryStore()
         case "sqlite":
-            from fairlead.storage.sqlite.open import open_sqlite
+            from fairlead.storage.sqlite.store import open_sqlite
 
             return open_sqlite(url, blocking=blocking)
         case "redis" | "rediss" | "unix":

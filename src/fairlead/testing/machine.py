@@ -35,7 +35,6 @@ from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Beat, Change, Claim, Filter, Stretch
 from fairlead.testing.builders import GRACE, LEASE, NOW, a_claim, an_id, held, seen
-from fairlead.testing.examples import STEADY
 from fairlead.testing.reference import (
     expected_claim,
     expected_count,
@@ -49,6 +48,7 @@ from fairlead.testing.stores import Opening
 from fairlead.testing.strategies import (
     CAPABILITIES,
     QUEUES,
+    STEADY,
     TaskPlan,
     claims,
     filters,

@@ -1,14 +1,16 @@
-"""Hypothesis strategies: tasks, policies and claims as they may come.
+"""Hypothesis strategies: tasks, policies and claims as they may come; and how each example is checked in a coroutine.
 
 Ranges are small on purpose: ties, promotions and near misses are what finds mistakes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import hypothesis.strategies as st
+from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import DrawFn, SearchStrategy
 from msgspec import Struct
 
@@ -274,3 +276,41 @@ _requests: Final[dict[str, SearchStrategy[Event]]] = {
 def requests_to(state: State) -> SearchStrategy[Event]:
     """What someone who does not hold a task may do to one in this state."""
     return st.one_of([events for name, events in _requests.items() if (state, name) in TRANSITIONS])
+
+
+Example = TypeVar("Example")
+
+STEADY = settings(
+    max_examples=50,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    print_blob=False,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+"""The same examples at every run: a store that passes keeps passing."""
+
+
+async def for_examples(
+    examples: SearchStrategy[Example],
+    check: Callable[[Example], Awaitable[None]],
+    settings: settings = STEADY,
+) -> None:
+    """Check examples until one fails, and then the smallest that fails.
+
+    A store belongs to the event loop that opened it, so the examples are made in a thread and each is checked in the
+    loop.
+    """
+    loop = asyncio.get_running_loop()
+
+    async def check_in_loop(example: Example) -> None:
+        await check(example)
+
+    @settings
+    @given(examples)
+    def run(example: Example) -> None:
+        asyncio.run_coroutine_threadsafe(check_in_loop(example), loop).result()
+
+    await asyncio.to_thread(run)

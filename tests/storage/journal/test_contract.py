@@ -13,8 +13,8 @@ from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.url import parse_journal
 from fairlead.storage.protocol import Store
 from fairlead.testing.contract import StoreContract
-from fairlead.testing.examples import STEADY
 from fairlead.testing.machine import compare_with_memory
+from fairlead.testing.strategies import STEADY
 from tests.storage.journal.conftest import empty
 from tests.storage.journal.current import CurrentStore
 

@@ -16,8 +16,7 @@ from fairlead.storage.journal.duties import Flusher, Reconciler
 from fairlead.storage.journal.incarnation import Incarnation
 from fairlead.storage.journal.journal import Journal
 from fairlead.storage.journal.memory_outbox import NotingMemoryStore
-from fairlead.storage.journal.rebuild import Rebuilt
-from fairlead.storage.journal.recovery import Recovery
+from fairlead.storage.journal.rebuild import Rebuilt, Recovery
 from fairlead.storage.journal.url import JournalAddress
 from fairlead.storage.values import Change, KeyHeld, Verdict
 from fairlead.testing.builders import (

@@ -8,7 +8,7 @@ from fairlead.core.events import Completed
 from fairlead.core.queues.order import Weighted
 from fairlead.core.task import State
 from fairlead.storage.redis import read
-from fairlead.storage.redis.chunks import CHUNK, CHUNK_BYTES, cut
+from fairlead.storage.redis.scripts import CHUNK, CHUNK_BYTES, cut
 from fairlead.storage.redis.store import RedisStore
 from fairlead.storage.values import Filter, Verdict
 from fairlead.testing.builders import WORKER, a_claim, a_settle, some_tasks

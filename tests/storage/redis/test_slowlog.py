@@ -25,8 +25,8 @@ from fairlead.core.instant import DAY, SECOND
 from fairlead.core.queues.order import Promote
 from fairlead.core.task import Priority, State, Task
 from fairlead.storage.journal.outbox import Done
-from fairlead.storage.redis.chunks import CHUNK, CLAIM_CHUNK
 from fairlead.storage.redis.outbox import open_noting_redis
+from fairlead.storage.redis.scripts import CHUNK, CLAIM_CHUNK
 from fairlead.storage.redis.store import RedisStore, open_redis
 from fairlead.storage.values import Claim, Filter
 from fairlead.testing.builders import LEASE, NOW, WORKER, a_beat, a_claim, a_removal, a_settle, a_task

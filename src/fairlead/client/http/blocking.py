@@ -10,9 +10,8 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-from fairlead.client.http.address import Route
 from fairlead.client.http.connection_pool import Idle, has_news
-from fairlead.client.http.http1 import Reading
+from fairlead.client.http.http1 import Reading, Route
 from fairlead.client.http.transport import CONNECTING, PATIENCE, Address, Broken, Reply, unreachable
 
 _CHUNK: Final = 65_536

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as a client speaks it, without any sending or receiving: requests as bytes, and replies from bytes.
+"""HTTP/1.1 as a client speaks it, without any sending or receiving: where to, requests as bytes, replies from bytes.
 
 httptools reads the replies, as strictly as it can. Here is what it leaves open: where a reply without a length ends,
 what is refused though it could be read, and how much may come that leads to nothing.
@@ -7,13 +7,16 @@ what is refused though it could be read, and how much may come that leads to not
 from __future__ import annotations
 
 import re
+import ssl
 import string
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
+
+from msgspec import Struct
 
 from fairlead._version import __version__
-from fairlead.client.http.transport import Broken, Reply
+from fairlead.client.http.transport import Address, Broken, Reply
 
 _AS_IT_IS: Final = re.sub(r'["#<>\\^`{|}]', "", string.digits + string.ascii_letters + string.punctuation)
 """What a path and a query may have in them unescaped, the sign of an escape among them."""
@@ -143,3 +146,40 @@ def _refused(error: Exception) -> Broken:
     """Why reading ended: what was raised meanwhile, or that it is not HTTP."""
     cause = error.__context__
     return cause if isinstance(cause, Broken) else Broken(f"its answer is not valid HTTP: {error}")
+
+
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class Route(Struct, frozen=True):
+    """The straight way to a server."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    requests: Requests
+
+
+def route_to(address: Address) -> Route:
+    """The straight way to the server at an address."""
+    import httptools  # noqa: F401 - replies need it, and to miss it then would be late
+
+    parts = urlsplit(address.url)
+    host, usual = parts.hostname or "", _PORTS[parts.scheme]
+    if not host.isascii():
+        import httpx
+
+        host = httpx.URL(address.url).raw_host.decode()
+    port = parts.port or usual
+    named = f"[{host}]" if ":" in host else host
+    requests = Requests(named if port == usual else f"{named}:{port}", parts.path.rstrip("/"), address.key)
+    return Route(host, port, _tls() if parts.scheme == "https" else None, requests)
+
+
+def _tls() -> ssl.SSLContext:
+    """Trust whom httpx trusts: the authorities of certifi, or those that SSL_CERT_FILE or SSL_CERT_DIR names."""
+    import httpx
+
+    context = httpx.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context

@@ -13,9 +13,7 @@ from fairlead.admin.circuits.api import (
     settings_of,
 )
 from fairlead.core.circuit import Circuit
-from fairlead.server.endpoint import Answer, Call, serve
-from fairlead.server.http.path_names import named
-from fairlead.server.services import called
+from fairlead.server.endpoint import Answer, Call, called, named, serve
 from fairlead.wire.endpoint import Empty
 
 

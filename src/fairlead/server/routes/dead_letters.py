@@ -9,8 +9,7 @@ from fairlead.core.identity import check_name
 from fairlead.core.query.parser import parse_query
 from fairlead.core.query.query import EVERYTHING
 from fairlead.core.task import Priority, State
-from fairlead.server.endpoint import Answer, Call, serve
-from fairlead.server.http.path_names import task_id_of
+from fairlead.server.endpoint import Answer, Call, serve, task_id_of
 from fairlead.server.routes.pagination import page
 from fairlead.storage.values import Filter
 from fairlead.wire.endpoint import Empty

@@ -12,8 +12,7 @@ from fairlead.admin.operations.api import (
     new_operation,
     operation_shown,
 )
-from fairlead.server.endpoint import Answer, Call, serve
-from fairlead.server.services import called
+from fairlead.server.endpoint import Answer, Call, called, serve
 from fairlead.wire.endpoint import Empty
 from fairlead.wire.task_shown import brief
 from fairlead.wire.times import iso

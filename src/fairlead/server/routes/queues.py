@@ -15,8 +15,7 @@ from fairlead.admin.queues.api import (
     queue_shown,
 )
 from fairlead.core.queues.queue import QueueSettings
-from fairlead.server.endpoint import Answer, Call, serve
-from fairlead.server.http.path_names import named
+from fairlead.server.endpoint import Answer, Call, named, serve
 from fairlead.server.http.problems import Refusal
 from fairlead.wire.endpoint import Empty
 

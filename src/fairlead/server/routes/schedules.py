@@ -16,8 +16,7 @@ from fairlead.admin.schedules.api import (
 )
 from fairlead.core.errors import InvalidTask, ScheduleNotFound
 from fairlead.core.identity import check_name
-from fairlead.server.endpoint import Answer, Call, serve
-from fairlead.server.services import called
+from fairlead.server.endpoint import Answer, Call, called, serve
 from fairlead.wire.endpoint import Empty
 from fairlead.wire.tasks import created
 

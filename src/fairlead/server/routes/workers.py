@@ -8,8 +8,7 @@ from fairlead.admin.workers import api
 from fairlead.admin.workers.api import WorkerList, WorkerWhole, worker_shown, worker_whole
 from fairlead.core.task import Task
 from fairlead.engine.worker_records import WorkerReport
-from fairlead.server.endpoint import Answer, Call, serve
-from fairlead.server.services import called
+from fairlead.server.endpoint import Answer, Call, called, serve
 from fairlead.wire.endpoint import Empty
 from fairlead.wire.task_shown import TaskBrief, brief
 

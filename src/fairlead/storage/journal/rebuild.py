@@ -8,21 +8,27 @@ never happen at once, and each looks at what the other left.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import contextlib
+import functools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId, slot_of_id
-from fairlead.core.instant import Instant
+from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.lifecycle import rebuilt
 from fairlead.core.settings import Rules
 from fairlead.core.task import State, Task
 from fairlead.storage.journal.dependencies import standing_after_loss
 from fairlead.storage.journal.duties import Flusher
+from fairlead.storage.journal.incarnation import Condition, Incarnation
 from fairlead.storage.journal.journal import FIRST_ID, Journal, Page, Place, Rows
 from fairlead.storage.journal.outbox import HotStore
-from fairlead.storage.journal.restore_tasks import put_back
+from fairlead.storage.values import Added, KeyHeld
 
 BATCH: Final = 1_000
 _AT_ONCE: Final = 3
@@ -128,3 +134,108 @@ def _in_state(state: State) -> Read:
 async def _staying(rows: Rows, after: Place) -> Page:
     """Ended tasks that are to be in the hot store for now: their idempotency keys are held."""
     return await rows.staying(after, BATCH)
+
+
+async def put_back(
+    hot: HotStore, tasks: Sequence[Task], elsewhere: Mapping[TaskId, State]
+) -> tuple[list[Task], list[TaskId]]:
+    """Add tasks that were accepted before, whatever bounds there are.
+
+    The answer is those that were not there, and the ids of those whose submit can never have been answered.
+    `elsewhere` is how those stand that they wait for, as the journal knows.
+
+    A task whose idempotency key another one holds by now goes without its key: both were promised to run. But one that
+    was submitted while an older one held the key was written down and cut off before it could be refused.
+    """
+    if not tasks:
+        return [], []
+    receipts = await hot.add(tasks, now=0, bounds={}, elsewhere=elsewhere)
+    held = [(task, receipt) for task, receipt in zip(tasks, receipts, strict=True) if isinstance(receipt, KeyHeld)]
+    holders = await hot.get([receipt.holder for _, receipt in held]) if held else []
+    unanswered = {
+        task.id for (task, _), holder in zip(held, holders, strict=True) if holder is not None and _late(task, holder)
+    }
+    keyless = [
+        Task(replace(task.spec, idempotency_key=None, key_until=None), task.status)
+        for task, _ in held
+        if task.id not in unanswered
+    ]
+    if keyless:
+        await hot.add(keyless, now=0, bounds={}, elsewhere=elsewhere)
+    back = [
+        task
+        for task, receipt in zip(tasks, receipts, strict=True)
+        if isinstance(receipt, Added | KeyHeld) and task.id not in unanswered
+    ]
+    return back, sorted(unanswered)
+
+
+def _late(task: Task, holder: Task) -> bool:
+    """Whether a task that nothing was decided about was submitted while another held its key."""
+    until = holder.spec.key_until
+    return task.status.version == 1 and holder.id < task.id and until is not None and task.spec.created_at < until
+
+
+log = logging.getLogger("fairlead.store")
+
+_DUTY: Final = "rebuild"
+_LENGTH: Final[Span] = 15 * SECOND
+"""After this long another process takes over from one that died."""
+_RENEW: Final = 5.0
+
+Tell = Callable[[int, int], None]
+
+
+class Recovery:
+    """Puts everything back. Any number of processes may try; what one does twice changes nothing."""
+
+    def __init__(self, hot: HotStore, journal: Journal, incarnation: Incarnation) -> None:
+        self._hot = hot
+        self._journal = journal
+        self._incarnation = incarnation
+
+    async def once(self, rules: Rules) -> int:
+        """Look, and rebuild a store that has lost everything, if that may be and no one else does; how many tasks."""
+        condition = await self._incarnation.look()
+        if not self._journal.address.rebuild or condition not in (Condition.EMPTY, Condition.REBUILDING):
+            return 0
+        place = await self._journal.take_duty(_DUTY, _LENGTH)
+        if place is None:
+            return 0
+        try:
+            async with self._kept():
+                done = await self.run(rules)
+        finally:
+            await self._journal.give_duty(_DUTY, place)
+        log.warning("the Redis store was rebuilt: %d of %d tasks put back", done.put_back, done.looked_at)
+        return done.put_back
+
+    async def run(self, rules: Rules, tell: Tell = lambda looked_at, total: None) -> Rebuilt:
+        """Put back whatever is missing, and have the store bear the mark; what is lost meanwhile is put back again."""
+        incarnation = self._incarnation
+        put_back = 0
+        while True:
+            mark = await incarnation.begin_rebuild()
+            now = await self._hot.time() or 0
+            open_slots = functools.partial(incarnation.open_slots, mark)
+            done = await Rebuilding(self._hot, self._journal, now=now, rules=rules, open_slots=open_slots).run(tell)
+            put_back += done.put_back
+            if await incarnation.end_rebuild(mark):
+                return Rebuilt(done.looked_at, min(put_back, done.looked_at))
+            log.warning("the Redis store lost data during the rebuild: rebuilding again")
+
+    @contextlib.asynccontextmanager
+    async def _kept(self) -> AsyncIterator[None]:
+        """Keep the duty for as long as it takes."""
+
+        async def keep() -> None:
+            while True:
+                await asyncio.sleep(_RENEW)
+                with contextlib.suppress(StoreError):
+                    await self._journal.keep_duty(_DUTY, _LENGTH)
+
+        keeping = asyncio.create_task(keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()

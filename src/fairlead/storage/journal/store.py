@@ -44,10 +44,8 @@ from fairlead.storage.journal.duties import Duties
 from fairlead.storage.journal.incarnation import Incarnation
 from fairlead.storage.journal.journal import Journal, Rows
 from fairlead.storage.journal.outbox import HotStore
-from fairlead.storage.journal.rebuild import Rebuilt
+from fairlead.storage.journal.rebuild import Rebuilt, Recovery, Tell, put_back
 from fairlead.storage.journal.records import JournalRecords
-from fairlead.storage.journal.recovery import Recovery, Tell
-from fairlead.storage.journal.restore_tasks import put_back
 from fairlead.storage.journal.search import Search
 from fairlead.storage.protocol import Clocked, Prompt
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Quarantine, Removal, revive_parts

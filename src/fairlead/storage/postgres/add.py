@@ -14,7 +14,6 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
 from fairlead.storage.postgres import binary_arrays
-from fairlead.storage.postgres.batches import rounds
 from fairlead.storage.postgres.binary_arrays import Packed
 from fairlead.storage.postgres.columns import (
     ADD_PACKERS,
@@ -30,7 +29,7 @@ from fairlead.storage.postgres.connection.pool import Connections
 from fairlead.storage.postgres.connection.session import Session
 from fairlead.storage.postgres.errors import Contradicted
 from fairlead.storage.postgres.rows import STATES, task_id_of
-from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.postgres.statements import Statements, rounds
 from fairlead.storage.postgres.url import Address
 from fairlead.storage.steps import counted
 from fairlead.storage.values import Added, Full, KeyHeld, Known, Missing, Receipt

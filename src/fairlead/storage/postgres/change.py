@@ -9,12 +9,11 @@ from uuid import UUID
 from fairlead.core.identity import TaskId
 from fairlead.core.task import State
 from fairlead.storage.postgres import binary_arrays
-from fairlead.storage.postgres.batches import rounds
 from fairlead.storage.postgres.columns import lease_columns, status_columns
 from fairlead.storage.postgres.connection.pool import Connections
 from fairlead.storage.postgres.connection.session import Session
 from fairlead.storage.postgres.rows import ENDED, packed_parts, task_id_of
-from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.postgres.statements import Statements, rounds
 from fairlead.storage.postgres.url import Address
 from fairlead.storage.quarantine import Damage, Removal
 from fairlead.storage.values import APPLIED, RELEASED, Change, Held, Seen, Verdict

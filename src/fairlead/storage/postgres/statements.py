@@ -1,7 +1,8 @@
-"""The SQL of `sql/`, made ready for one schema."""
+"""The SQL of `sql/`, made ready for one schema, and batches that are split so that no statement changes a row twice."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Final
@@ -76,3 +77,21 @@ class Statements:
         """The text of a statement, for this schema."""
         words = {"{schema}": f'"{self._schema}"', "{columns}": COLUMNS, "{claimed}": CLAIMED}
         return reduce(lambda text, word: text.replace(*word), words.items(), _read(name))
+
+
+def rounds(things: Sequence[Hashable]) -> list[list[int]]:
+    """The places of the things, in as few lists as can be: within one no thing comes twice, and they keep their order.
+
+    A statement changes a row at most once; what a batch says about one task several times takes effect in turn.
+    """
+    if len(set(things)) == len(things):
+        return [list(range(len(things)))] if things else []
+    turns: dict[Hashable, int] = {}
+    split: list[list[int]] = []
+    for place, thing in enumerate(things):
+        turn = turns.get(thing, 0)
+        turns[thing] = turn + 1
+        if turn == len(split):
+            split.append([])
+        split[turn].append(place)
+    return split

@@ -20,7 +20,6 @@ from fairlead.storage.credentials import Credentials, with_credentials
 from fairlead.storage.deadline import timed, timed_store
 from fairlead.storage.postgres import binary_arrays, health, schema
 from fairlead.storage.postgres.add import Adder
-from fairlead.storage.postgres.batches import rounds
 from fairlead.storage.postgres.change import Changer
 from fairlead.storage.postgres.claim import Claimer
 from fairlead.storage.postgres.claim_limited import usage
@@ -30,7 +29,7 @@ from fairlead.storage.postgres.feed import Feeder
 from fairlead.storage.postgres.read import listing
 from fairlead.storage.postgres.records import Records
 from fairlead.storage.postgres.rows import STATES, Row, alarm_of, revived, task_id_of, tasks_in
-from fairlead.storage.postgres.statements import Statements
+from fairlead.storage.postgres.statements import Statements, rounds
 from fairlead.storage.postgres.url import Address, parse
 from fairlead.storage.postgres.wait import AsyncListener, BlockingListener, Listener
 from fairlead.storage.quarantine import Damage, Location, Quarantine, Removal

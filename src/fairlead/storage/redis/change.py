@@ -11,11 +11,11 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.task import ENDED
 from fairlead.storage.quarantine import Damage, Quarantine, Removal
 from fairlead.storage.redis import scripts
-from fairlead.storage.redis.chunks import cut
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, Word
 from fairlead.storage.redis.codec import damage_of, encode, value_in
 from fairlead.storage.redis.keys import Keys, id_bytes, id_text, moment_word
+from fairlead.storage.redis.scripts import cut
 from fairlead.storage.values import Beat, Change, Held, Pulse, Seen, Verdict
 
 Entry: TypeAlias = tuple[int, int, tuple[Word, ...]]

@@ -19,12 +19,11 @@ from fairlead.core.task import Lane, Task
 from fairlead.storage.lane_merge import Head, merge
 from fairlead.storage.quarantine import Quarantine
 from fairlead.storage.redis import scripts
-from fairlead.storage.redis.chunks import CLAIM_CHUNK
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, Word
 from fairlead.storage.redis.codec import encode, tasks_in
 from fairlead.storage.redis.keys import Keys, id_text, lane_of, moment_word
-from fairlead.storage.redis.scripts import Writers
+from fairlead.storage.redis.scripts import CLAIM_CHUNK, Writers
 from fairlead.storage.values import Claim, QueueOrder
 
 Kind: TypeAlias = tuple[str, str]

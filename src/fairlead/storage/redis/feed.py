@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from fairlead.storage.redis import scripts
-from fairlead.storage.redis.chunks import CHUNK
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Word
 from fairlead.storage.redis.keys import Keys
+from fairlead.storage.redis.scripts import CHUNK
 from fairlead.storage.values import FeedEntry
 
 _UNUSED_FOR: Final = 3_600

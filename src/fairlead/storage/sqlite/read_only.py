@@ -18,8 +18,16 @@ from msgspec import Struct
 
 from fairlead.core.errors import StoreReadOnly
 from fairlead.storage.deadline import left
-from fairlead.storage.sqlite.claimed_cache import Memory
-from fairlead.storage.sqlite.database import PATIENCE, Connection, check_version, is_busy, locked, named, transact
+from fairlead.storage.sqlite.database import (
+    PATIENCE,
+    Connection,
+    Memory,
+    check_version,
+    is_busy,
+    locked,
+    named,
+    transact,
+)
 from fairlead.storage.sqlite.runner import Operation, Result
 
 _PAUSE: Final = 0.005

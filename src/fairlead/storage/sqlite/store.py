@@ -7,9 +7,12 @@ Python and write without anyone coming between. Reads use a connection of their 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -20,14 +23,16 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
 from fairlead.storage.deadline import Budget, timed_store
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Location, Quarantine, Removal
-from fairlead.storage.sqlite import arrivals, concurrency_keys, read, write, write_errors
+from fairlead.storage.sqlite import arrivals, concurrency_keys, read, write
 from fairlead.storage.sqlite import feed as feeding
-from fairlead.storage.sqlite.database import PATIENCE, connect, writer_of
+from fairlead.storage.sqlite.database import PATIENCE, Connection, connect, transact, writer_of
 from fairlead.storage.sqlite.doorbell import Doorbell
 from fairlead.storage.sqlite.file_permissions import privacy
 from fairlead.storage.sqlite.read import Found
 from fairlead.storage.sqlite.read_only import Reader, Refuser, may_write
 from fairlead.storage.sqlite.runner import InlineRunner, Operation, Result, Runner, ThreadRunner
+from fairlead.storage.sqlite.url import parse
+from fairlead.storage.sqlite.write import apply, status_row
 from fairlead.storage.values import (
     Beat,
     Change,
@@ -103,7 +108,7 @@ class SqliteStore:
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         changed = partial(write.apply, changes=changes)
-        verdicts, ready = await self._change(changed, given=partial(write_errors.store_all, changes=changes))
+        verdicts, ready = await self._change(changed, given=partial(_store_all, changes=changes))
         self._bell.ring(ready)
         return verdicts
 
@@ -211,7 +216,7 @@ class SqliteStore:
         try:
             return await self._write(operation, alone)
         except UNDECODABLE as error:
-            if isinstance(error, FairleadError) or write_errors.is_callers(given or operation):
+            if isinstance(error, FairleadError) or _is_callers(given or operation):
                 raise
             raise self.budget.unsound(error) from error
 
@@ -227,3 +232,38 @@ class SqliteStore:
         await self._writer.close()
         await self._reader.close()
         self._bell.close()
+
+
+def open_sqlite(url: str, *, blocking: bool) -> SqliteStore:
+    """The store at this URL."""
+    address = parse(url)
+    return SqliteStore(address.path, blocking=blocking, synchronous=address.synchronous)
+
+
+_NUMBER: Final = 1
+
+
+def _is_callers(write: Callable[[Connection], object]) -> bool:
+    """Whether what a write was given cannot be stored anywhere, so that the caller is at fault and not the file.
+
+    It is tried again on an empty file of its own: what fails there as well has nothing to do with what is stored. Reads
+    are given nothing that might not be stored, so for them the file is to blame.
+    """
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(_empty(Path(folder))) as connection:
+        try:
+            transact(connection, "BEGIN IMMEDIATE", write)
+        except UNDECODABLE:
+            return True
+    return False
+
+
+def _store_all(connection: Connection, changes: Sequence[Change]) -> None:
+    """Store what changes would make of tasks, though the tasks are not there."""
+    apply(connection, changes)
+    for change in changes:
+        if change.status is not None:
+            status_row(_NUMBER, change.id, _NUMBER, change.status)
+
+
+def _empty(folder: Path) -> Connection:
+    return connect(folder / "empty.db", synchronous="OFF")

@@ -16,8 +16,7 @@ from fairlead.storage.lane_merge import merge
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Removal
 from fairlead.storage.sqlite import arrivals, concurrency_keys
 from fairlead.storage.sqlite.arrivals import pack
-from fairlead.storage.sqlite.claimed_cache import Standing
-from fairlead.storage.sqlite.database import Connection
+from fairlead.storage.sqlite.database import Connection, Standing
 from fairlead.storage.sqlite.lanes import LaneBook, counts_of, ready_lanes
 from fairlead.storage.sqlite.read import damage_of, unpack_spec, unpack_status
 from fairlead.storage.sqlite.statements import statement, write_rows

@@ -32,10 +32,9 @@ from fairlead.testing.builders import (
     an_id,
     some_tasks,
 )
-from fairlead.testing.examples import STEADY, for_examples
 from fairlead.testing.reference import expected_claim
 from fairlead.testing.steps import add, apply_one, claim_one, ids, settle
-from fairlead.testing.strategies import LimitedLine, limited_lines
+from fairlead.testing.strategies import STEADY, LimitedLine, for_examples, limited_lines
 
 TWO: Final = Limits(queue=Limit(running=2))
 ONE_A_SECOND: Final = Limit(pace=Rate(1, SECOND).pace)

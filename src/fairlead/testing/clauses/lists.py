@@ -25,10 +25,9 @@ from fairlead.core.task import Priority, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Change, Filter, Tally
 from fairlead.testing.builders import NOW, a_claim, a_decision, a_failure, a_settle, a_task, an_id, some_tasks
-from fairlead.testing.examples import STEADY, for_examples
 from fairlead.testing.reference import expected_find, expected_standing, standing
 from fairlead.testing.steps import EVERYTHING, add, apply_one, contents, ids
-from fairlead.testing.strategies import CAPABILITIES, QUEUES, TAGS, TYPES, WORKERS, filters
+from fairlead.testing.strategies import CAPABILITIES, QUEUES, STEADY, TAGS, TYPES, WORKERS, filters, for_examples
 
 
 async def populate(store: Store, count: int = 60) -> list[Task]:

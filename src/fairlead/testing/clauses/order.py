@@ -17,9 +17,8 @@ from fairlead.core.task import Priority, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Claim, QueueOrder
 from fairlead.testing.builders import NOW, a_claim, a_decision, a_failure, a_task, a_token, an_id
-from fairlead.testing.examples import STEADY, for_examples
 from fairlead.testing.steps import add, apply_one, claim_one, ids, read, settle
-from fairlead.testing.strategies import ClaimCase, lines
+from fairlead.testing.strategies import STEADY, ClaimCase, for_examples, lines
 
 
 def expected(tasks: list[Task], claim: Claim) -> list[TaskId]:
