@@ -112,7 +112,7 @@ PARTS: Final = (
     ),
     AppPart(
         name="quarantine",
-        summary="What was set aside because it cannot be decoded: to look at, restore and discard.",
+        summary="Records in quarantine, which cannot be decoded: to show, restore and discard.",
         service=Service(QuarantineRecords, RemoteQuarantine),
     ),
     AppPart(

@@ -124,13 +124,13 @@ class AdminEngine(Engine):
         return await self._searcher.page(sought, limit=limit, newest_first=newest_first, after=after)
 
     async def diagnose(self) -> Diagnosis:
-        """Whether all is as it should be, and what to do if it is not; changes nothing."""
+        """Check the store and what runs on it, and say how to fix each problem; changes nothing."""
         from fairlead.admin.doctor.service import Doctor
 
         return await Doctor(self).diagnose()
 
     async def stats(self) -> Stats:
-        """How the queues stand, and the workers; costs O(lanes + workers)."""
+        """Statistics of the queues and the workers; costs O(lanes + workers)."""
         await self.book.refresh()
         tally, now = await self.store.tally(), self.clock.now()
         throughput, rows = await self.presence.counted()

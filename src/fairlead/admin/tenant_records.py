@@ -53,7 +53,7 @@ class TenantSchedules:
         return await self._engine.schedules.remove((await self.get(name)).name)
 
     async def pause(self, name: str) -> ScheduleEntry:
-        """Let a schedule fire no more until it is resumed."""
+        """Pause a schedule: it does not fire until it is resumed."""
         return await self._engine.schedules.pause((await self.get(name)).name)
 
     async def resume(self, name: str) -> ScheduleEntry:

@@ -173,7 +173,7 @@ class AppOperations(Part):
         return run_inline(self._inline().operations.pause(operation_id))
 
     async def resume(self, operation_id: str) -> Operation:
-        """Let an operation go on from where it was; also past its canary."""
+        """Resume a paused operation where it stopped, also after its canary."""
         return await (await self._engine()).operations.resume(operation_id)
 
     def resume_sync(self, operation_id: str) -> Operation:
@@ -225,7 +225,7 @@ class AppQueues(Part):
         return run_inline(self._inline().queues.paused_types())
 
     async def pause(self, queue: str) -> QueueSettings:
-        """Have a queue's tasks wait until it is resumed; it still takes tasks, and what runs goes on."""
+        """Pause a queue: its tasks wait until it is resumed; it still takes tasks, and running ones continue."""
         return await (await self._engine()).queues.pause(queue)
 
     def pause_sync(self, queue: str) -> QueueSettings:
@@ -233,7 +233,7 @@ class AppQueues(Part):
         return run_inline(self._inline().queues.pause(queue))
 
     async def resume(self, queue: str) -> QueueSettings:
-        """Let a paused queue's tasks be claimed again."""
+        """Resume a paused queue: its tasks are claimed again."""
         return await (await self._engine()).queues.resume(queue)
 
     def resume_sync(self, queue: str) -> QueueSettings:
@@ -257,7 +257,7 @@ class AppQueues(Part):
         return run_inline(self._inline().queues.reset(queue))
 
     async def pause_type(self, task_type: str) -> None:
-        """Have the tasks of a type wait, in whatever queue, until it is resumed; what runs goes on."""
+        """Pause a task type: its tasks wait, in every queue, until it is resumed; running ones continue."""
         await (await self._engine()).queues.pause_type(task_type)
 
     def pause_type_sync(self, task_type: str) -> None:
@@ -265,7 +265,7 @@ class AppQueues(Part):
         run_inline(self._inline().queues.pause_type(task_type))
 
     async def resume_type(self, task_type: str) -> None:
-        """Let the tasks of a paused type be claimed again."""
+        """Resume a paused task type: its tasks are claimed again."""
         await (await self._engine()).queues.resume_type(task_type)
 
     def resume_type_sync(self, task_type: str) -> None:
@@ -308,7 +308,7 @@ class AppWorkers(Part):
         return run_inline(self._inline().workers.get(named))
 
     async def drain(self, named: str) -> WorkerPresence:
-        """Have a worker claim no more and leave when what it runs has ended; it hears of it at its next beat."""
+        """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
         return await (await self._engine()).workers.drain(named)
 
     def drain_sync(self, named: str) -> WorkerPresence:
@@ -341,10 +341,10 @@ class AppWorkers(Part):
 
 
 class AppQuarantine(Part):
-    """What was set aside because it cannot be decoded: to look at, restore and discard."""
+    """Records in quarantine, which cannot be decoded: to show, restore and discard."""
 
     async def all(self) -> list[Quarantined]:
-        """All that is set aside, by kind and name."""
+        """All records in quarantine, by kind and name."""
         return await (await self._engine()).quarantine.all()
 
     def all_sync(self) -> list[Quarantined]:
@@ -352,7 +352,7 @@ class AppQuarantine(Part):
         return run_inline(self._inline().quarantine.all())
 
     async def get(self, key: str) -> Quarantined:
-        """What was set aside under this name, such as `schedule/nightly`."""
+        """The record in quarantine with this name, such as `schedule/nightly`."""
         return await (await self._engine()).quarantine.get(key)
 
     def get_sync(self, key: str) -> Quarantined:
@@ -360,7 +360,7 @@ class AppQuarantine(Part):
         return run_inline(self._inline().quarantine.get(key))
 
     async def restore(self, key: str, parts: Mapping[str, bytes] | None = None) -> Quarantined:
-        """Put a record back to its place, with these bytes if there are any, or with those that were found.
+        """Restore a record from quarantine, with these bytes if there are any, or with those that were found.
 
         Raises RestoreRefused if they cannot be decoded, or something else is there by now.
         """
@@ -371,7 +371,7 @@ class AppQuarantine(Part):
         return run_inline(self._inline().quarantine.restore(key, parts))
 
     async def discard(self, key: str) -> Quarantined:
-        """Give up what was set aside, bytes and all, for good; what it was."""
+        """Delete a record in quarantine for good, with its bytes; the record as it was."""
         return await (await self._engine()).quarantine.discard(key)
 
     def discard_sync(self, key: str) -> Quarantined:
@@ -385,7 +385,7 @@ class AppSchedules(DeclaringPart[Schedule]):
     async def add(
         self, name: str, cron: str, call: Call[Any], *, replace: bool = False, **options: Unpack[ScheduleOptions]
     ) -> ScheduleEntry:
-        """Have a call submitted again and again: `add("nightly", "0 3 * * *", report.call("long"))`."""
+        """Add a schedule, which submits a call at set times: `add("nightly", "0 3 * * *", report.call("long"))`."""
         return await (await self._requests(ScheduleRequests)).add(name, cron, call, replace=replace, **options)
 
     def add_sync(
@@ -427,7 +427,7 @@ class AppSchedules(DeclaringPart[Schedule]):
         return run_inline(self._inline().schedules.get(name))
 
     async def pause(self, name: str) -> ScheduleEntry:
-        """Let a schedule fire no more until it is resumed."""
+        """Pause a schedule: it does not fire until it is resumed."""
         return await (await self._engine()).schedules.pause(name)
 
     def pause_sync(self, name: str) -> ScheduleEntry:
@@ -435,7 +435,7 @@ class AppSchedules(DeclaringPart[Schedule]):
         return run_inline(self._inline().schedules.pause(name))
 
     async def resume(self, name: str) -> ScheduleEntry:
-        """Let a paused schedule fire again, from its next fire time on: those that passed were not missed."""
+        """Resume a paused schedule from its next fire time on; those that have passed are not made up for."""
         return await (await self._engine()).schedules.resume(name)
 
     def resume_sync(self, name: str) -> ScheduleEntry:
@@ -471,7 +471,7 @@ class AppCircuits(DeclaringPart[CircuitSettings]):
         return run_inline(self._inline().circuits.get(task_type))
 
     async def set(self, task_type: str, settings: CircuitSettings) -> Circuit:
-        """Give a task type a circuit, or its circuit other settings; how it stands is left as it is."""
+        """Set the circuit breaker of a task type, or change its settings; its state stays as it is."""
         return await (await self._engine()).circuits.set(task_type, settings)
 
     def set_sync(self, task_type: str, settings: CircuitSettings) -> Circuit:
@@ -479,7 +479,7 @@ class AppCircuits(DeclaringPart[CircuitSettings]):
         return run_inline(self._inline().circuits.set(task_type, settings))
 
     async def remove(self, task_type: str) -> Circuit:
-        """Take a task type's circuit away, so that its tasks are claimed whatever becomes of them; how it stood."""
+        """Remove the circuit breaker of a task type, so that its tasks are claimed however many fail."""
         return await (await self._engine()).circuits.remove(task_type)
 
     def remove_sync(self, task_type: str) -> Circuit:

@@ -72,7 +72,7 @@ class Operated(Part):
 
     @functools.cached_property
     def quarantine(self) -> AppQuarantine:
-        """What was set aside because it cannot be decoded: to look at, restore and discard."""
+        """Records in quarantine, which cannot be decoded: to show, restore and discard."""
         from fairlead.app.admin import AppQuarantine
 
         return AppQuarantine(self._connect)
@@ -92,7 +92,7 @@ class Operated(Part):
         return AppCircuits(self._connect, self._declared_circuits)
 
     async def stats(self) -> Stats:
-        """How the queues stand, and the workers; costs O(lanes + workers)."""
+        """Statistics of the queues and the workers; costs O(lanes + workers)."""
         return await (await self._engine()).stats()
 
     def stats_sync(self) -> Stats:
@@ -100,7 +100,7 @@ class Operated(Part):
         return run_inline(self._inline().stats())
 
     async def diagnose(self) -> Diagnosis:
-        """Whether all is as it should be, and what to do if it is not; changes nothing."""
+        """Check the store and what runs on it, and say how to fix each problem; changes nothing."""
         return await (await self._engine()).diagnose()
 
     def diagnose_sync(self) -> Diagnosis:

@@ -169,7 +169,7 @@ class Fairlead(Operated):
         parameters: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> CronDecorator:
-        """Submit a task type again and again: `@app.cron("*/5 * * * *", timezone="Europe/Berlin")` over `@app.task`.
+        """Submit a task type at set times: `@app.cron("*/5 * * * *", timezone="Europe/Berlin")` over `@app.task`.
 
         The schedule is called like the task type unless it has a name. It is stored when a worker of the app starts;
         one that is no longer declared stays in the store until it is removed there.

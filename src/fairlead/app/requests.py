@@ -110,7 +110,7 @@ class ScheduleRequests(EngineRequests):
     async def add(
         self, name: str, cron: str, call: Call[Any], *, replace: bool = False, **options: Unpack[ScheduleOptions]
     ) -> ScheduleEntry:
-        """Have a call submitted again and again: `add("nightly", "0 3 * * *", report.call("long"))`."""
+        """Add a schedule, which submits a call at set times: `add("nightly", "0 3 * * *", report.call("long"))`."""
         schedule, schedules = schedule_of(name, cron, submission_of(call), options), self._engine.schedules
         return (await schedules.put(schedule)).entry if replace else await schedules.add(schedule)
 

@@ -193,7 +193,7 @@ class RemoteEngine:
         return Found([task_of(shown) for shown in page.tasks], cursor)
 
     async def stats(self) -> Stats:
-        """How the queues stand."""
+        """Statistics of the queues and the workers."""
         return stats_of(await self._ask(SHOW_STATS, Standing))
 
     async def autoscale(

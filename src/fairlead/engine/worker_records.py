@@ -318,7 +318,7 @@ class Presence:
         return (await self._records.read(PRESENT)).names
 
     async def ask_drain(self, worker: WorkerId) -> None:
-        """Have a worker claim no more and leave when what it runs has ended; it hears of it at its next beat."""
+        """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
         await self._find(worker)
         await self._store.put(_DRAIN, worker, _encode(self._clock.now()))
 

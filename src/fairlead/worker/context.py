@@ -68,7 +68,7 @@ class TaskContext:
         return fields
 
     def progress(self, percent: float, message: str = "") -> None:
-        """Say how far the attempt is; shown to whoever looks, at most about twice a second."""
+        """Report the progress of the attempt; it is stored about twice a second at most."""
         # Whatever the handler gives, what is stored must be readable again, and must not end the worker that stores it.
         self._report(self._task, Progress(percent=_percent_of(percent), message=_message_of(message)))
 

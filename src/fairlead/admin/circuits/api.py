@@ -177,7 +177,7 @@ REMOVE: Final = Endpoint[Empty, None](
     problems=(404,),
     calls="circuits.remove",
     shows=_shown,
-    about="Take a task type's circuit away, so that its tasks are claimed whatever becomes of them; shown as it was.",
+    about="Remove the circuit breaker of a task type, so that its tasks are claimed however many fail.",
 )
 OPEN_CIRCUIT: Final = Endpoint[Empty, None](
     method="POST",
@@ -226,7 +226,7 @@ class RemoteCircuits:
         return await self._one(SHOW, task_type)
 
     async def set(self, task_type: str, settings: CircuitSettings) -> Circuit:
-        """Give a task type a circuit, or its circuit other settings; how it stands is left as it is."""
+        """Set the circuit breaker of a task type, or change its settings; its state stays as it is."""
         return await self._one(PUT, task_type, request_of(check_circuit("circuit", settings)))
 
     async def declare(self, circuits: Mapping[str, CircuitSettings]) -> None:

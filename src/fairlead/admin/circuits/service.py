@@ -40,7 +40,7 @@ class Circuits:
         return circuit
 
     async def set(self, task_type: str, settings: CircuitSettings) -> Circuit:
-        """Give a task type a circuit, or its circuit other settings; how it stands is left as it is."""
+        """Set the circuit breaker of a task type, or change its settings; its state stays as it is."""
         check_circuit("settings", settings)
         return await self._change(task_type, lambda circuit: configured(circuit, settings, declared=False))
 
@@ -58,7 +58,7 @@ class Circuits:
             )
 
     async def remove(self, task_type: str) -> Circuit:
-        """Take a task type's circuit away, so that its tasks are claimed whatever becomes of them; how it stood."""
+        """Remove the circuit breaker of a task type, so that its tasks are claimed however many fail."""
         circuit = await self.get(task_type)
         if not await self._store.drop(KIND, task_type):
             raise CircuitNotFound(task_type)

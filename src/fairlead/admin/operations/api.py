@@ -232,7 +232,7 @@ RESUME: Final = Endpoint[Empty, None](
     problems=(404, 409),
     calls="operations.resume",
     shows=_shown,
-    about="Let an operation go on from where it was; also past its canary.",
+    about="Resume a paused operation where it stopped, also after its canary.",
 )
 CANCEL: Final = Endpoint[Empty, None](
     method="POST",
@@ -275,7 +275,7 @@ class RemoteOperations:
         return await self._one(PAUSE, operation_id)
 
     async def resume(self, operation_id: str) -> Operation:
-        """Let an operation go on from where it was; also past its canary."""
+        """Resume a paused operation where it stopped, also after its canary."""
         return await self._one(RESUME, operation_id)
 
     async def cancel(self, operation_id: str) -> Operation:

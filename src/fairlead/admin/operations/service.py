@@ -71,7 +71,7 @@ class Operations:
         return await self._change(operation_id, lambda each, now: operation.paused(each, note, now))
 
     async def resume(self, operation_id: str) -> Operation:
-        """Let an operation go on from where it was; also past its canary."""
+        """Resume a paused operation where it stopped, also after its canary."""
         return await self._change(operation_id, operation.resumed)
 
     async def cancel(self, operation_id: str, note: str = "someone cancelled it") -> Operation:

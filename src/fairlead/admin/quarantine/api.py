@@ -149,20 +149,20 @@ class RemoteQuarantine:
         self._ask = ask
 
     async def all(self) -> list[Quarantined]:
-        """All that is set aside, by kind and name, without the bytes."""
+        """All records in quarantine, by kind and name, without the bytes."""
         return [quarantined_of(shown) for shown in (await self._ask(LIST_QUARANTINED, QuarantineList)).records]
 
     async def get(self, key: str) -> Quarantined:
-        """What was set aside under this name."""
+        """The record in quarantine with this name."""
         return await self._one(SHOW, key)
 
     async def restore(self, key: str, parts: Mapping[str, bytes] | None = None) -> Quarantined:
-        """Put a record back to its place, with these bytes if there are any, or with those that were found."""
+        """Restore a record from quarantine, with these bytes if there are any, or with those that were found."""
         body = {"parts": None if parts is None else texts_of(check_parts(parts))}
         return await self._one(RESTORE, key, body)
 
     async def discard(self, key: str) -> Quarantined:
-        """Give up what was set aside, bytes and all, for good; what it was."""
+        """Delete a record in quarantine for good, with its bytes; the record as it was."""
         return await self._one(DISCARD, key)
 
     async def _one(self, endpoint: Endpoint[Any, Any], key: str, body: object = None) -> Quarantined:

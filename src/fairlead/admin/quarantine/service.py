@@ -41,11 +41,11 @@ class QuarantineRecords:
         """Until when what was counted is used, and that."""
 
     async def all(self) -> list[Quarantined]:
-        """All that is set aside, by kind and name."""
+        """All records in quarantine, by kind and name."""
         return [_described(record) for record in await self._store.scan(QUARANTINE)]
 
     async def get(self, key: str) -> Quarantined:
-        """What was set aside under this name, such as `schedule/nightly`."""
+        """The record in quarantine with this name, such as `schedule/nightly`."""
         return _described(await self._find(key))
 
     async def counts(self) -> dict[str, int]:
@@ -67,7 +67,7 @@ class QuarantineRecords:
         return {kind: count for kind, count in newer.items() if count}
 
     async def restore(self, key: str, parts: Mapping[str, bytes] | None = None) -> Quarantined:
-        """Put a record back to its place, with these bytes if there are any, or with those that were found.
+        """Restore a record from quarantine, with these bytes if there are any, or with those that were found.
 
         Raises RestoreRefused if they cannot be decoded, or something else is there by now.
         """
@@ -84,7 +84,7 @@ class QuarantineRecords:
         return found
 
     async def discard(self, key: str) -> Quarantined:
-        """Give up what was set aside, bytes and all, for good; what it was."""
+        """Delete a record in quarantine for good, with its bytes; the record as it was."""
         record = await self._find(key)
         found = _described(record)
         for sealed in await self._store.scan(found.kind):

@@ -200,11 +200,11 @@ class RemoteQueues:
         return (await self._ask(LIST_QUEUES, QueueList)).paused_types
 
     async def pause(self, queue: str) -> QueueSettings:
-        """Have a queue's tasks wait until it is resumed; it still takes tasks, and what runs goes on."""
+        """Pause a queue: its tasks wait until it is resumed; it still takes tasks, and running ones continue."""
         return settings_of(await self._ask(PAUSE, QueueShown, queue=check_name("queue", queue)))
 
     async def resume(self, queue: str) -> QueueSettings:
-        """Let a paused queue's tasks be claimed again."""
+        """Resume a paused queue: its tasks are claimed again."""
         return settings_of(await self._ask(RESUME, QueueShown, queue=check_name("queue", queue)))
 
     async def change(self, queue: str, **options: Unpack[QueueOptions]) -> QueueSettings:
@@ -218,11 +218,11 @@ class RemoteQueues:
         return await self.change(queue, **cast(QueueOptions, nothing))
 
     async def pause_type(self, task_type: str) -> None:
-        """Have the tasks of a type wait, in whatever queue, until it is resumed; what runs goes on."""
+        """Pause a task type: its tasks wait, in every queue, until it is resumed; running ones continue."""
         await self._ask(PAUSE_TYPE, TypeNoted, task_type=check_name("task_type", task_type))
 
     async def resume_type(self, task_type: str) -> None:
-        """Let the tasks of a paused type be claimed again."""
+        """Resume a paused task type: its tasks are claimed again."""
         await self._ask(RESUME_TYPE, TypeNoted, task_type=check_name("task_type", task_type))
 
     async def purge(self, queue: str, limit: int | None = None) -> PurgeCount:

@@ -107,11 +107,11 @@ class Queues:
         return [record.name for record in await self._store.scan(TYPE_KIND)]
 
     async def pause(self, queue: str) -> QueueSettings:
-        """Have a queue's tasks wait until it is resumed; it still takes tasks, and what runs goes on."""
+        """Pause a queue: its tasks wait until it is resumed; it still takes tasks, and running ones continue."""
         return await self._change(queue, lambda own: replace(own, paused=True))
 
     async def resume(self, queue: str) -> QueueSettings:
-        """Let a paused queue's tasks be claimed again."""
+        """Resume a paused queue: its tasks are claimed again."""
         return await self._change(queue, lambda own: replace(own, paused=False))
 
     async def change(self, queue: str, **options: Unpack[QueueOptions]) -> QueueSettings:
@@ -126,14 +126,14 @@ class Queues:
         return await self._change(queue, lambda own: QueueSettings(paused=own.paused, tenant=own.tenant))
 
     async def pause_type(self, task_type: str) -> None:
-        """Have the tasks of a type wait, in whatever queue, until it is resumed; what runs goes on."""
+        """Pause a task type: its tasks wait, in every queue, until it is resumed; running ones continue."""
         check_name("task_type", task_type)
         now = self._clock.now()
         if await self._store.put(TYPE_KIND, task_type, _encode(now), expected=0) is not None:
             await self._changed(EventType.TYPE_PAUSED, QueueData(task_type=task_type))
 
     async def resume_type(self, task_type: str) -> None:
-        """Let the tasks of a paused type be claimed again."""
+        """Resume a paused task type: its tasks are claimed again."""
         if await self._store.drop(TYPE_KIND, check_name("task_type", task_type)):
             await self._changed(EventType.TYPE_RESUMED, QueueData(task_type=task_type))
 

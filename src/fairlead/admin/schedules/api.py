@@ -302,7 +302,7 @@ PAUSE: Final = Endpoint[Empty, None](
     problems=(404,),
     calls="schedules.pause",
     shows=_shown,
-    about="Let a schedule fire no more until it is resumed.",
+    about="Pause a schedule: it does not fire until it is resumed.",
 )
 RESUME: Final = Endpoint[Empty, None](
     method="POST",
@@ -313,7 +313,7 @@ RESUME: Final = Endpoint[Empty, None](
     problems=(404,),
     calls="schedules.resume",
     shows=_shown,
-    about="Let a paused schedule fire again, from its next fire time on. Those that passed meanwhile were not missed.",
+    about="Resume a paused schedule from its next fire time on. Those that have passed are not made up for.",
 )
 RUN: Final = Endpoint[Empty, None](
     method="POST",
@@ -386,7 +386,7 @@ class RemoteSchedules:
         return await self._one(SHOW, name)
 
     async def pause(self, name: str) -> ScheduleEntry:
-        """Let a schedule fire no more until it is resumed."""
+        """Pause a schedule: it does not fire until it is resumed."""
         return await self._one(PAUSE, name)
 
     async def resume(self, name: str) -> ScheduleEntry:

@@ -128,11 +128,11 @@ class Schedules:
         return (await self._get(name)).entry
 
     async def pause(self, name: str) -> ScheduleEntry:
-        """Let a schedule fire no more until it is resumed."""
+        """Pause a schedule: it does not fire until it is resumed."""
         return await self._change(name, lambda entry: _with(entry, paused=True))
 
     async def resume(self, name: str) -> ScheduleEntry:
-        """Let a paused schedule fire again, from its next fire time on: those that passed were not missed."""
+        """Resume a paused schedule from its next fire time on; those that have passed are not made up for."""
 
         def resumed(entry: ScheduleEntry) -> ScheduleEntry:
             if not entry.status.paused:

@@ -148,7 +148,7 @@ DRAIN: Final = Endpoint[Empty, None](
     problems=(404,),
     calls="workers.drain",
     shows=_shown,
-    about="Have a worker take no more tasks, and leave when what it runs has ended. It learns so at its next "
+    about="Drain a worker: it takes no more tasks, and leaves when its tasks have ended. It is told at its next "
     "heartbeat.",
 )
 PAUSE: Final = Endpoint[Empty, None](
@@ -214,7 +214,7 @@ class RemoteFleet:
         )
 
     async def drain(self, named: str) -> WorkerPresence:
-        """Have a worker claim no more and leave when what it runs has ended; it hears of it at its next beat."""
+        """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
         return _presence(
             await self._ask(DRAIN, WorkerShown, subject=named, worker_id=known(named, WorkerNotFound(named)))
         )

@@ -51,7 +51,7 @@ class Fleet:
         )
 
     async def drain(self, named: str) -> WorkerPresence:
-        """Have a worker claim no more and leave when what it runs has ended; it hears of it at its next beat."""
+        """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
         worker = await self._named(named)
         await self._presence.ask_drain(worker.id)
         return worker

@@ -39,6 +39,9 @@ _TAGS: Final = {
 }
 """The tags that are not called as the module is; programs know them by these names."""
 
+_TITLES: Final = {"fleet": "workers", "workers": "worker protocol", "scaling": "autoscale"}
+"""What people call a tag whose name says less."""
+
 _LINKED: Final = ("task_id", "worker_id", "lease")
 """The fields by which one operation leads to another."""
 
@@ -55,6 +58,11 @@ def document(endpoints: Sequence[Served[Any, Any]]) -> dict[str, Any]:
 def operation_id(endpoint: Served[Any, Any]) -> str:
     """What programs call an endpoint: its module and its handler."""
     return f"{tag(endpoint)}_{endpoint.handler.__name__}"
+
+
+def title_of(tag: str) -> str:
+    """What people call a group of endpoints."""
+    return _TITLES.get(tag, tag.replace("_", " "))
 
 
 def tag(endpoint: Served[Any, Any]) -> str:

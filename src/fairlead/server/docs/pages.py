@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
+from fairlead.server.docs.openapi import title_of
 from fairlead.server.docs.schema_text import Wording, curl
 from fairlead.server.docs.schemas import REFERENCE, Schema, fields
 from fairlead.server.http.problems import EXPLAINED, KINDS
@@ -74,7 +75,7 @@ class _Page:
 
     def _contents(self) -> Iterator[str]:
         for tag in self._document["tags"]:
-            yield f'<h2><a href="#{escape(tag["name"])}">{escape(tag["name"].replace("_", " "))}</a></h2>\n<ul>'
+            yield f'<h2><a href="#{escape(tag["name"])}">{escape(title_of(tag["name"]))}</a></h2>\n<ul>'
             for _, _, operation in self._operations(tag["name"]):
                 yield f'<li><a href="#{escape(operation["operationId"])}">{escape(operation["summary"])}</a></li>'
             yield "</ul>"
@@ -88,7 +89,7 @@ class _Page:
 
     def _groups(self) -> Iterator[str]:
         for tag in self._document["tags"]:
-            yield f'<section>\n<h2 id="{escape(tag["name"])}">{escape(tag["name"].replace("_", " "))}</h2>'
+            yield f'<section>\n<h2 id="{escape(tag["name"])}">{escape(title_of(tag["name"]))}</h2>'
             yield from (f"<p>{inline(paragraph)}</p>" for paragraph in tag["description"].split("\n\n"))
             for method, path, operation in self._operations(tag["name"]):
                 yield from self._operation(method, path, operation)

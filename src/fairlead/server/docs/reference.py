@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fairlead.server.app import ENDPOINTS
-from fairlead.server.docs.openapi import document
+from fairlead.server.docs.openapi import document, title_of
 from fairlead.server.docs.schema_text import Wording, curl
 from fairlead.server.docs.schemas import Schema, fields
 from fairlead.server.http.problems import EXPLAINED, KINDS
@@ -45,7 +45,7 @@ class _Reference:
 
     def parts(self) -> Iterator[str]:
         for tag in self._document["tags"]:
-            yield f"## {tag['name'].capitalize().replace('_', ' ')}"
+            yield f"## {title_of(tag['name']).capitalize()}"
             yield _wrapped(tag["description"])
             for path, methods in self._document["paths"].items():
                 for method, operation in methods.items():

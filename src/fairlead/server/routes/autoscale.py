@@ -1,4 +1,4 @@
-"""What a scaler asks for."""
+"""How many workers are wanted: for KEDA, or another autoscaler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Circuits: task types that stop being claimed while they keep failing. A change counts within a second."""
+"""Circuit breakers: a task type that keeps failing is not claimed for a while. A change applies within a second."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fairlead.wire.endpoint import Empty
 
 
 async def list_circuits(call: Call[Empty, None]) -> Answer:
-    """List the circuits, and how they stand."""
+    """List the circuit breakers and their states."""
     engine = call.hub.engine
     return Answer(CircuitList(circuits=circuits_shown(await engine.circuits.all(), engine.clock.now())))
 
 
 async def put(call: Call[Empty, CircuitRequest]) -> Answer:
-    """Give a task type a circuit, or its circuit other settings. How it stands is left as it is."""
+    """Set the circuit breaker of a task type, or change its settings; its state stays as it is."""
     circuits, name = call.hub.engine.circuits, named(call, "task_type")
     settings = settings_of(call.body)
     if call.body.declared:

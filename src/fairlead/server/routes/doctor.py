@@ -1,4 +1,4 @@
-"""Whether all is as it should be."""
+"""Checks of the store and of what runs on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairlead.wire.endpoint import Empty
 
 
 async def diagnose(call: Call[Empty, None]) -> Answer:
-    """Look at the store, its durability, clocks, versions, limits and what was left behind; say what to do about it.
+    """Check the store's durability, clocks, versions, limits and leftovers, and say how to fix each problem.
 
     It changes nothing, and costs about the same however many tasks there are. The answer is 200 whatever was found.
     """

@@ -1,4 +1,4 @@
-"""What was set aside because it cannot be decoded: it can be looked at, restored and discarded."""
+"""Records in quarantine: they cannot be decoded, and can be shown, restored and discarded."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ async def list_quarantined(call: Call[Empty, None]) -> Answer:
 
 
 async def show(call: Call[Empty, None]) -> Answer:
-    """Show what was set aside, with its bytes in base64, so that it can be mended."""
+    """Show a record in quarantine, with its bytes in base64, so that it can be repaired."""
     return Answer(quarantined_whole(await call.hub.engine.quarantine.get(_key(call))))
 
 
 async def restore(call: Call[Empty, RestoreRequest]) -> Answer:
-    """Put a record back to its place: with the bytes that are given, or with those that were found.
+    """Restore a record from quarantine: with the bytes that are given, or with those that were found.
 
     Refused if they cannot be decoded, or if something else is in that place by now.
     """
@@ -37,7 +37,7 @@ async def restore(call: Call[Empty, RestoreRequest]) -> Answer:
 
 
 async def discard(call: Call[Empty, None]) -> Answer:
-    """Give up what was set aside, bytes and all, for good; the answer is what it was.
+    """Delete a record in quarantine for good, with its bytes; the answer is the record as it was.
 
     A queue whose settings are discarded has none of its own, and is no longer paused; a key, or a schedule, is gone.
     """

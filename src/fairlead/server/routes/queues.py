@@ -49,13 +49,13 @@ async def change(call: Call[Empty, QueueChange]) -> Answer:
 
 
 async def pause(call: Call[Empty, None]) -> Answer:
-    """Have a queue's tasks wait until it is resumed. It still takes tasks, and what runs goes on."""
+    """Pause a queue: its tasks wait until it is resumed. It still takes tasks, and running ones continue."""
     hub, name = call.hub, named(call, "queue")
     return await _answer(call, name, await hub.engine.queues.pause(name))
 
 
 async def resume(call: Call[Empty, None]) -> Answer:
-    """Let a paused queue's tasks be claimed again."""
+    """Resume a paused queue: its tasks are claimed again."""
     hub, name = call.hub, named(call, "queue")
     return await _answer(call, name, await hub.engine.queues.resume(name))
 
@@ -80,14 +80,14 @@ async def purge(call: Call[Empty, PurgeRequest]) -> Answer:
 
 
 async def pause_type(call: Call[Empty, None]) -> Answer:
-    """Have the tasks of a type wait, in whatever queue, until it is resumed; what runs goes on."""
+    """Pause a task type: its tasks wait, in every queue, until it is resumed; running ones continue."""
     hub, name = call.hub, named(call, "task_type")
     await hub.engine.queues.pause_type(name)
     return Answer(TypeNoted(task_type=name, paused=True))
 
 
 async def resume_type(call: Call[Empty, None]) -> Answer:
-    """Let the tasks of a paused type be claimed again."""
+    """Resume a paused task type: its tasks are claimed again."""
     hub, name = call.hub, named(call, "task_type")
     await hub.engine.queues.resume_type(name)
     return Answer(TypeNoted(task_type=name, paused=False))

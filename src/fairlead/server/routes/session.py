@@ -57,7 +57,7 @@ async def show(call: Call[Empty, None]) -> Answer:
 
 
 async def log_out(call: Call[Empty, None]) -> Answer:
-    """End the session of this browser: its cookie is good for nothing from then on, on other servers within seconds.
+    """End the session of this browser: its cookie stops working at once, on other servers within seconds.
 
     To end all sessions of a key, revoke the key.
     """

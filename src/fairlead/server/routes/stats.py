@@ -1,4 +1,4 @@
-"""How the queues stand."""
+"""Statistics of the queues and the workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def show_stats(call: Call[StatsQuery, None]) -> Answer:
 
 
 async def show_history(call: Call[Empty, None]) -> Answer:
-    """Show how the queues stood during the last hour, as far as this server has seen it."""
+    """Show the statistics of the last hour, as far as this server has recorded them."""
     return Answer(History(interval_seconds=INTERVAL, samples=list(call.hub.history.samples)))
 
 

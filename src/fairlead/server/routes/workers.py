@@ -1,4 +1,4 @@
-"""The workers, as people see them: who there is, what each runs, and how to have one leave."""
+"""Workers, as people operate them: list them, show what each runs, and drain one."""
 
 from __future__ import annotations
 
