@@ -75,7 +75,7 @@ def test_a_memory_limit_is_a_number_of_bytes(memory_limit: Any) -> None:
 
 @pytest.mark.parametrize("function", ["high", 5, functools.partial(work), None])
 def test_what_is_no_function_is_no_task_type(function: Any) -> None:
-    with pytest.raises(InvalidSettings, match="is no function"):
+    with pytest.raises(InvalidSettings, match="is not a function"):
         Fairlead("memory://").task()(function)
     with pytest.raises(InvalidSettings, match="several functions"):
         Fairlead("memory://").task(work, function)  # type: ignore[call-overload]

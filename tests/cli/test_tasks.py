@@ -160,7 +160,7 @@ def test_stats_count_tasks_by_queue_priority_and_state(folder: Folder) -> None:
     assert stats["throughput"] == {"completed_last_minute": 0, "failed_last_minute": 0}
     text = folder.quick("stats").out
     assert "no workers" in text
-    assert text.startswith("1 scheduled  1 queued\nno workers\nnext alarm in ")
+    assert text.startswith("1 scheduled  1 queued\nno workers\nnext task due, or lease or retention ending, in ")
     assert "\ndefault  high" in text
 
 

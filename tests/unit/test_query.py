@@ -202,7 +202,7 @@ def test_a_query_has_one_canonical_text(text: str, canonical: str) -> None:
         ("queue:>5", ">", "cannot be compared"),
         ("params:5", "params", "names no parameter"),
         ("params.a..b:5", "params.a..b", "names no parameter"),
-        ("params.a:>b", ">b", "no number"),
+        ("params.a:>b", ">b", "does not compare with a number"),
         ("id:xyz", "xyz", "hexadecimal"),
         ('queue:"a"b', "b", "a value ends here"),
         ('queue:""', '""', "never empty"),

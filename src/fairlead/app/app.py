@@ -140,7 +140,7 @@ class Fairlead(Operated):
         **options: Any,
     ) -> CoroutineTask[..., Any] | FunctionTask[..., Any]:
         if not callable(function) or not hasattr(function, "__name__"):
-            raise InvalidSettings(f"{shown(function)} is no function, so no task type; write @app.task above a def")
+            raise InvalidSettings(f"{shown(function)} is not a function; write @app.task above a def")
         handler = Handler(
             function.__name__ if name is None else name,
             function,

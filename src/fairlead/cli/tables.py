@@ -88,7 +88,7 @@ def summary(stats: Stats, now: Instant) -> Iterator[list[Cell]]:
     yield [cell for count in counts for cell in (count, Cell("  "))][:-1] or [Cell("no tasks")]
     yield [Cell(_workers(stats), "" if stats.workers.active else "dim")]
     if stats.next_alarm is not None:
-        yield [Cell(f"next alarm {ago(stats.next_alarm, now)}", "dim")]
+        yield [Cell(f"next task due, or lease or retention ending, {ago(stats.next_alarm, now)}", "dim")]
     if stats.promoted_today:
         yield [Cell(f"{stats.promoted_today:,} promoted today", "dim")]
     if stats.journal_behind:

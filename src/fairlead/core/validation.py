@@ -64,8 +64,8 @@ def check_login(name: str, url: str) -> None:
     strayed = "@" in path or "#" in url or (login and "@" in query)
     if strayed or (not login and not all(map(_has_port, hosts.split(",")))):
         raise InvalidSettings(
-            f"{name} {masked(url)!r} cannot be read: its port is no number, or its password has a character that ends "
-            f"it; write @ / ? # : in a password as %40 %2F %3F %23 %3A"
+            f"{name} {masked(url)!r} cannot be read: its port is not a number, or its password has a character that "
+            f"ends it; write @ / ? # : in a password as %40 %2F %3F %23 %3A"
         )
 
 

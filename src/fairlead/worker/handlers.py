@@ -41,7 +41,7 @@ class Handler:
     ) -> None:
         self.type = check_name("type", task_type)
         if not callable(function):
-            raise InvalidSettings(f"task {task_type}: {shown(function)} is no function; write @app.task above a def")
+            raise InvalidSettings(f"task {task_type}: {shown(function)} is not a function; write @app.task above a def")
         check_flag(f"task {task_type}: isolate", isolate, bad_setting)
         if memory_limit is not None:
             check_count(f"task {task_type}: memory_limit", memory_limit, 1, LATEST, bad_setting)

@@ -215,7 +215,7 @@ class _Reader:
             number = _number(text[sign.end() :])
             if number is None:
                 raise self._mistake(
-                    f"{text!r} compares with what is no number; put it in quotes if the value begins with a sign",
+                    f"{text!r} does not compare with a number; put it in quotes if the value begins with a sign",
                     self._at - len(text),
                     len(text),
                 )

@@ -57,7 +57,7 @@ class Rate(Struct, frozen=True, array_like=True, gc=False):
         match = _RATE.fullmatch(check_type("rate", text, str, "write 10/s or 100/m", bad_setting).strip())
         if match is None or not 1 <= int(match[1]) <= _MOST:
             raise InvalidSettings(
-                f"rate {shown(text)} is no rate; write how many per second, minute, hour or day, such as 10/s or 100/m"
+                f"rate {shown(text)} is not a rate; write one per second, minute, hour or day, such as 10/s or 100/m"
             )
         return cls(int(match[1]), _PERIODS[match[2]])
 
