@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fairlead.core.health.quarantine import Fault, Quarantined
 from fairlead.core.task import Task
 from fairlead.storage.quarantine import Damage, Damaged, Removal, revive_parts
-from fairlead.storage.sqlite import write
+from fairlead.storage.sqlite.claim import claim as claim_tasks
 from fairlead.storage.sqlite.database import Connection
 from fairlead.storage.sqlite.read import Found
 from fairlead.storage.sqlite.runner import Operation
@@ -32,7 +32,7 @@ class AnswersNothingForDamage(WrongFile):
 
     async def claim(self, claim: Claim) -> list[Task]:
         try:
-            return await self._writer.run(partial(write.claim, request=claim))
+            return await self._writer.run(partial(claim_tasks, request=claim))
         except Damaged as met:
             await self.quarantine.set_aside(met.found)
             return []

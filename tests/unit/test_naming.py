@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 import fairlead
 import fairlead.local
 
@@ -37,6 +39,10 @@ SAME_NAME: Final = (
 PRESCRIBED: Final = {"Task": {"core/task.py", "local/task.py"}}
 """The class whose name is given: programs that were written for the in-process queue as it was first described import
 `fairlead.local.Task`. It means what it does there nowhere else."""
+
+
+OPERATIONS: Final = {"store", "add", "claim", "change", "read", "feed", "wait", "records", "health", "url"}
+"""What each store that keeps tasks outside of the process has a file for. Memory's is read in one sitting."""
 
 
 def words() -> set[str]:
@@ -73,6 +79,13 @@ def test_a_package_has_a_bounded_number_of_modules() -> None:
     modules = Counter(path.parent.as_posix() for path in MODULES if path.stem != "__init__")
 
     assert {package: count for package, count in modules.items() if count > MOST_MODULES} == {}
+
+
+@pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"])
+def test_the_same_operation_has_the_same_file_name_in_every_store(store: str) -> None:
+    there = {path.stem for path in (SOURCE / "storage" / store).glob("*.py")}
+
+    assert OPERATIONS - there == set()
 
 
 def test_a_class_name_means_one_thing() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.events import Completed
 from fairlead.core.task import State, Task
-from fairlead.storage.sqlite import write
+from fairlead.storage.sqlite.claim import claim
 from fairlead.storage.sqlite.database import Connection
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.storage.values import Change, Pulse, Verdict
@@ -94,7 +94,7 @@ async def test_a_claim_that_was_rolled_back_is_forgotten(store: SqliteStore, pat
     claimed: list[Task] = []
 
     def fault(connection: Connection) -> None:
-        claimed.extend(write.claim(connection, a_claim()))
+        claimed.extend(claim(connection, a_claim()))
         raise ValueError("after the claim")
 
     with pytest.raises(ValueError, match="after the claim"):

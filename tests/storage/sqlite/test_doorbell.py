@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.storage.sqlite.doorbell import Doorbell
 from fairlead.storage.sqlite.store import SqliteStore
+from fairlead.storage.sqlite.wait import Doorbell
 from fairlead.testing.builders import a_task, some_tasks
 from fairlead.testing.steps import add
 from tests.storage.sqlite.waiting import until

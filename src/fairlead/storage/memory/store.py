@@ -20,12 +20,12 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.task import COMPLETED, After, Lane, State, Status, Task
 from fairlead.storage.lane_merge import Head, merge
 from fairlead.storage.memory.concurrency_keys import Keyed
-from fairlead.storage.memory.doorbell import Doorbell
 from fairlead.storage.memory.feed import Feed
 from fairlead.storage.memory.ids import Ids
 from fairlead.storage.memory.lanes import IndexSize, Lanes
 from fairlead.storage.memory.limits import Limiter
 from fairlead.storage.memory.records import Records
+from fairlead.storage.memory.wait import Doorbell
 from fairlead.storage.quarantine import Damage, Location, Quarantine, Removal
 from fairlead.storage.steps import claimed, counted, curtailed, ends, extended, host_time, judged, pulse, released
 from fairlead.storage.values import (

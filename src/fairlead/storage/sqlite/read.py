@@ -21,7 +21,7 @@ from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Location, 
 from fairlead.storage.sqlite.lanes import COUNTED, lane_columns, lane_of, required_by
 from fairlead.storage.sqlite.statements import statement
 from fairlead.storage.steps import host_time
-from fairlead.storage.values import Filter, LaneTally, Record, Stretch, Tally
+from fairlead.storage.values import Filter, LaneTally, Stretch, Tally
 
 unpack_spec: Final = msgspec.msgpack.Decoder(Spec).decode
 unpack_status: Final = msgspec.msgpack.Decoder(Status).decode
@@ -146,11 +146,6 @@ def count(connection: sqlite3.Connection, stretches: Sequence[Stretch]) -> list[
         for each in stretches
     ]
     return [0 if row is None else row[0] for row in rows]
-
-
-def scan(connection: sqlite3.Connection, kind: str) -> list[Record]:
-    rows = connection.execute(statement("records.all"), (kind,))
-    return [Record(kind=kind, name=name, value=value, version=version) for name, value, version in rows]
 
 
 def locate(connection: sqlite3.Connection, task_id: TaskId) -> Location | None:

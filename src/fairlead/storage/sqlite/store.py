@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -23,16 +22,17 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
 from fairlead.storage.deadline import Budget, timed_store
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Location, Quarantine, Removal
-from fairlead.storage.sqlite import arrivals, concurrency_keys, read, write
+from fairlead.storage.sqlite import arrivals, change, concurrency_keys, read, records
 from fairlead.storage.sqlite import feed as feeding
+from fairlead.storage.sqlite.add import add, add_alone
+from fairlead.storage.sqlite.claim import claim as claim_tasks
 from fairlead.storage.sqlite.database import PATIENCE, Connection, connect, transact, writer_of
-from fairlead.storage.sqlite.doorbell import Doorbell
 from fairlead.storage.sqlite.file_permissions import privacy
 from fairlead.storage.sqlite.read import Found
 from fairlead.storage.sqlite.read_only import Reader, Refuser, may_write
 from fairlead.storage.sqlite.runner import InlineRunner, Operation, Result, Runner, ThreadRunner
 from fairlead.storage.sqlite.url import parse
-from fairlead.storage.sqlite.write import apply, status_row
+from fairlead.storage.sqlite.wait import Doorbell
 from fairlead.storage.values import (
     Beat,
     Change,
@@ -89,26 +89,26 @@ class SqliteStore:
     async def add(
         self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
     ) -> list[Receipt]:
-        operation = partial(write.add, tasks=tasks, now=now, bounds=bounds)
-        alone = partial(write.add_alone, task=tasks[0]) if arrivals.may_arrive(tasks, bounds) else None
+        operation = partial(add, tasks=tasks, now=now, bounds=bounds)
+        alone = partial(add_alone, task=tasks[0]) if arrivals.may_arrive(tasks, bounds) else None
         receipts, ready = await self._change(operation, alone)
         self._bell.ring(ready)
         return receipts
 
     async def claim(self, claim: Claim) -> list[Task]:
-        return await self._write(partial(write.claim, request=claim))
+        return await self._write(partial(claim_tasks, request=claim))
 
     async def extend(
         self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None
     ) -> list[Pulse]:
-        return await self._write(partial(write.extend, beats=beats, lease=lease, grace=grace, now=now))
+        return await self._write(partial(change.extend, beats=beats, lease=lease, grace=grace, now=now))
 
     async def curtail(self, *, lease: Span, limit: int, now: Instant | None = None) -> int:
-        return await self._write(partial(write.curtail, lease=lease, limit=limit, now=now))
+        return await self._write(partial(change.curtail, lease=lease, limit=limit, now=now))
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
-        changed = partial(write.apply, changes=changes)
-        verdicts, ready = await self._change(changed, given=partial(_store_all, changes=changes))
+        changed = partial(change.apply, changes=changes)
+        verdicts, ready = await self._change(changed, given=partial(change.store_all, changes=changes))
         self._bell.ring(ready)
         return verdicts
 
@@ -137,13 +137,13 @@ class SqliteStore:
         return await self._reader.run(partial(concurrency_keys.usage, queue=queue, task_type=task_type, key=key))
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
-        return await self._change(partial(write.put, kind=kind, name=name, value=value, expected=expected))
+        return await self._change(partial(records.put, kind=kind, name=name, value=value, expected=expected))
 
     async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
-        return await self._writer.run(partial(write.drop, kind=kind, name=name, expected=expected))
+        return await self._writer.run(partial(records.drop, kind=kind, name=name, expected=expected))
 
     async def scan(self, kind: str) -> list[Record]:
-        return await self._reader.run(partial(read.scan, kind=kind))
+        return await self._reader.run(partial(records.scan, kind=kind))
 
     async def publish(self, values: Sequence[bytes], *, now: Instant, keep: int) -> None:
         await self._change(partial(feeding.publish, values=values, now=now, keep=keep))
@@ -221,7 +221,7 @@ class SqliteStore:
             raise self.budget.unsound(error) from error
 
     async def _set_aside(self, damage: Damage) -> Removal:
-        removal, ready = await self._write(partial(write.set_aside, damage=damage))
+        removal, ready = await self._write(partial(change.set_aside, damage=damage))
         self._bell.ring(ready)
         return removal
 
@@ -240,9 +240,6 @@ def open_sqlite(url: str, *, blocking: bool) -> SqliteStore:
     return SqliteStore(address.path, blocking=blocking, synchronous=address.synchronous)
 
 
-_NUMBER: Final = 1
-
-
 def _is_callers(write: Callable[[Connection], object]) -> bool:
     """Whether what a write was given cannot be stored anywhere, so that the caller is at fault and not the file.
 
@@ -255,14 +252,6 @@ def _is_callers(write: Callable[[Connection], object]) -> bool:
         except UNDECODABLE:
             return True
     return False
-
-
-def _store_all(connection: Connection, changes: Sequence[Change]) -> None:
-    """Store what changes would make of tasks, though the tasks are not there."""
-    apply(connection, changes)
-    for change in changes:
-        if change.status is not None:
-            status_row(_NUMBER, change.id, _NUMBER, change.status)
 
 
 def _empty(folder: Path) -> Connection:

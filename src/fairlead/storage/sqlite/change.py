@@ -1,39 +1,30 @@
-"""The operations that write: functions of a connection inside a transaction of someone else's."""
+"""Changing tasks: leases renewed, changes applied under their guards, and what cannot be decoded removed."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from fairlead.core.health.quarantine import Fault, is_newer
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, After, State, Status, Task
-from fairlead.storage.lane_merge import merge
+from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, State, Status
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Removal
 from fairlead.storage.sqlite import arrivals, concurrency_keys
 from fairlead.storage.sqlite.arrivals import pack
 from fairlead.storage.sqlite.database import Connection, Standing
-from fairlead.storage.sqlite.lanes import LaneBook, counts_of, ready_lanes
+from fairlead.storage.sqlite.lanes import LaneBook, counts_of
 from fairlead.storage.sqlite.read import damage_of, unpack_spec, unpack_status
 from fairlead.storage.sqlite.statements import statement, write_rows
-from fairlead.storage.steps import claimed, counted, curtailed, ends, extended, host_time, judged, pulse, released
+from fairlead.storage.steps import curtailed, ends, extended, host_time, judged, pulse, released
 from fairlead.storage.values import (
     APPLIED,
     RELEASED,
-    Added,
     Beat,
     Change,
-    Claim,
-    Full,
-    KeyHeld,
-    Known,
-    Missing,
     Pulse,
-    Receipt,
     Seen,
     Verdict,
 )
@@ -41,191 +32,11 @@ from fairlead.storage.values import (
 _Standing: TypeAlias = tuple[TaskId, int, int, Status, str | None]
 """A task's id, number and lane, how it stands, and its concurrency key."""
 
-_LANE_STATEMENTS: Final = 128
-
-_ADDED: Final = Added()
+_ANY: Final = 1
+"""A number, where any will do."""
 
 _WORDS: Final = {state: state.value for state in State}
 """The states as plain strings, which SQLite's module takes as they are; of others it asks what they would be."""
-
-_EXECUTING: Final = EXECUTING.value
-
-
-def add(
-    connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant | None, bounds: Mapping[str, int]
-) -> tuple[list[Receipt], dict[str, int]]:
-    """The receipts, and how many tasks of each queue became ready."""
-    if arrivals.may_arrive(tasks, bounds) and arrivals.arrive(connection, tasks[0]):
-        return [_ADDED], {tasks[0].spec.queue: 1}
-    entry = _Entry(connection, tasks, host_time() if now is None else now, bounds)
-    receipts = [entry.admit(task) for task in tasks]
-    return receipts, entry.write()
-
-
-def add_alone(connection: sqlite3.Connection, task: Task) -> tuple[list[Receipt], dict[str, int]] | None:
-    """`add`, of a task that may arrive, by a single statement; None if it takes more than that."""
-    return ([_ADDED], {task.spec.queue: 1}) if arrivals.arrive(connection, task) else None
-
-
-class _Entry:
-    """One call's way into the store: who may come in, and the rows of those who do."""
-
-    def __init__(
-        self, connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]
-    ) -> None:
-        self._connection = connection
-        self._now = now
-        self._bounds = bounds
-        self._book = LaneBook(connection)
-        self._filed = arrivals.file(connection)
-        (newest,) = connection.execute(statement("add.last_id")).fetchone()
-        ids = [task.spec.id for task in tasks]
-        # Ids sort by time, so new tasks mostly come after all that are stored, and need not be looked for.
-        self._known = set() if newest is None or newest < min(ids, default="") else _known(connection, ids)
-        self._depths = {queue: self._depth(queue) for queue in bounds}
-        self._numbers = itertools.count(self._filed + 1)
-        self._tasks: list[tuple[object, ...]] = []
-        self._statuses: list[tuple[object, ...]] = []
-        self._entered: list[tuple[int, State]] = []
-        self._dependents: list[tuple[object, ...]] = []
-        self._states: dict[object, State] = {}
-        """How those of this call stand that a task may wait for, as far as anyone has asked."""
-
-    def admit(self, task: Task) -> Receipt:
-        spec, status = task.spec, task.status
-        if spec.id in self._known:
-            return Known()
-        key = None if spec.idempotency_key is None else (spec.queue, spec.idempotency_key)
-        if key is not None:
-            holder = self._connection.execute(statement("read.key_holder"), (*key, self._now)).fetchone()
-            if holder is not None:
-                return KeyHeld(holder[0])
-        named = None
-        if spec.after is not None and status.waits:
-            found = self._named(spec.after)
-            if isinstance(found, Missing):
-                return found
-            named = found
-            status = counted(status, named.values())
-        bound = self._bounds.get(spec.queue)
-        if bound is not None and status.state.waiting:
-            depth = self._depths[spec.queue]
-            if depth >= bound:
-                return Full(depth, bound)
-            self._depths[spec.queue] = depth + 1
-        if key is not None:
-            self._connection.execute(statement("add.key_take"), (*key, spec.id, spec.key_until or 0))
-        self._known.add(spec.id)
-        number, lane = next(self._numbers), self._book.number(task.lane)
-        ready_at = status.ready_at if status.state is QUEUED else None
-        self._tasks.append((number, spec.id, lane, ready_at, spec.concurrency_key, pack(spec), pack(status)))
-        if ready_at is None:
-            self._statuses.append(status_row(number, spec.id, lane, status))
-        self._entered.append((lane, status.state))
-        if spec.concurrency_key is not None:
-            concurrency_keys.enter(self._connection, spec.queue, lane, spec.concurrency_key, status, spec.id, number)
-        if named:
-            self._dependents += [(parent, spec.id) for parent, state in named.items() if not state.ended]
-        return _ADDED
-
-    def write(self) -> dict[str, int]:
-        """Store those who may come in; how many tasks of each queue became ready."""
-        if not self._tasks:
-            return {}
-        write_rows(self._connection, "add.tasks", self._tasks)
-        arrivals.enter(self._connection, self._filed, self._filed + len(self._tasks))
-        write_rows(self._connection, "change.status_set", self._statuses)
-        write_rows(self._connection, "add.dependents", self._dependents)
-        for (lane, state), tasks in counts_of(self._entered).items():
-            self._book.enter(lane, state, tasks)
-        return self._book.write()
-
-    def _named(self, after: After) -> dict[TaskId, State] | Missing:
-        """How those stand that a task is to wait for."""
-        unasked = len(self._states)
-        self._states |= {
-            task_id: state
-            for (_, task_id, *_), (_, state) in zip(self._tasks[unasked:], self._entered[unasked:], strict=True)
-        }
-        rows = self._connection.execute(statement("read.statuses_by_id"), (json.dumps(after.tasks),))
-        stored = {task_id: status.state for task_id, _, _, status, _ in _standings(self._connection, rows)}
-        states: dict[TaskId, State] = {}
-        for task_id in after.tasks:
-            state = stored.get(task_id) or self._states.get(task_id)
-            if state is None:
-                return Missing(task_id)
-            states[task_id] = state
-        return states
-
-    def _depth(self, queue: str) -> int:
-        (depth,) = self._connection.execute(statement("add.depth"), (queue,)).fetchone()
-        return int(depth)
-
-
-def _known(connection: sqlite3.Connection, ids: Sequence[TaskId]) -> set[TaskId]:
-    """Which of these ids are taken."""
-    return {task_id for (task_id,) in connection.execute(statement("add.ids_known"), (json.dumps(ids),))}
-
-
-def claim(connection: Connection, request: Claim) -> list[Task]:
-    arrivals.file(connection)
-    request = request.dated(host_time())
-    lanes = [
-        (number, lane, None if lane.keyed else _heads(connection, number))
-        for number, lane in ready_lanes(connection, (order.queue for order in request.queues))
-        if request.admits(lane)
-    ]
-    plain = [(lane, heads) for _, lane, heads in lanes if heads is not None]
-    if request.limited or len(plain) < len(lanes):
-        taken = concurrency_keys.choose(connection, request, lanes)
-    else:
-        taken = merge(request, plain)
-    # A cursor left open would keep reading what is written here.
-    for _, heads in plain:
-        heads.close()
-    tasks: list[Task] = []
-    updates: list[tuple[object, ...]] = []
-    fronts = {number for number, lane, _ in lanes if not lane.keyed}
-    last: dict[int, tuple[object, ...]] = {}
-    memory = connection.memory.current(connection)
-    # Tasks that were submitted together stand alike, and then so do they once they are claimed.
-    alike: dict[bytes, tuple[Status, bytearray]] = {}
-    met: list[Damage] = []
-    for ready_at, task_id, number, lane, packed_status, packed_spec in taken:
-        try:
-            standing = alike.get(packed_status)
-            if standing is None:
-                status = claimed(unpack_status(packed_status), request)
-                standing = alike[packed_status] = status, pack(status)
-            status, packed = standing
-            task = Task(unpack_spec(packed_spec), status)
-            if task.spec.id != task_id:
-                raise ValueError(f"the id in its spec is {task.spec.id!r}")
-        except UNDECODABLE as error:
-            met.append(damage_of(task_id, packed_status, packed_spec, error))
-            continue
-        tasks.append(task)
-        updates.append((number, task_id, lane, _EXECUTING, status.alarm, packed))
-        if lane in fronts:
-            last[lane] = lane, ready_at, task_id
-            memory[task_id] = number, lane, status, None
-    if met:
-        raise Damaged(met)
-    write_rows(connection, "change.status_set", updates)
-    # What is taken of a lane is its front.
-    connection.executemany(statement("claim.ready_take"), last.values())
-    book = LaneBook(connection)
-    for lane, count in counts_of([lane for _, _, _, lane, _, _ in taken]).items():
-        book.leave(lane, QUEUED, count)
-        book.enter(lane, EXECUTING, count)
-    book.write()
-    return tasks
-
-
-def _heads(connection: sqlite3.Connection, lane: int) -> sqlite3.Cursor:
-    """The ready tasks of a lane, read only as far as the claim asks."""
-    # A prepared statement serves one open cursor; the comment gives each lane a statement of its own in the cache.
-    return connection.execute(f"{statement('claim.heads')} -- {lane % _LANE_STATEMENTS}", (lane,))
 
 
 def extend(connection: Connection, beats: Sequence[Beat], lease: Span, grace: Span, now: Instant | None) -> list[Pulse]:
@@ -312,7 +123,7 @@ class _Statuses:
         unknown = [task_id for task_id in ids if task_id not in self._memory]
         if unknown:
             rows = self._connection.execute(statement("read.statuses_by_id"), (json.dumps(unknown),))
-            for task_id, number, lane, status, key in _standings(self._connection, rows):
+            for task_id, number, lane, status, key in standings(self._connection, rows):
                 self._read[task_id] = number, lane, status, key
 
     def get(self, task_id: TaskId) -> Status | None:
@@ -359,7 +170,7 @@ class _Statuses:
         return book.write()
 
 
-def _standings(
+def standings(
     connection: sqlite3.Connection, rows: Iterable[tuple[TaskId, int, int, bytes, str | None]]
 ) -> Iterator[_Standing]:
     """How tasks stand, by rows of statuses_by_id; those that cannot be decoded are met instead.
@@ -434,14 +245,9 @@ def status_row(number: int, task_id: TaskId, lane: int, status: Status) -> tuple
     return number, task_id, lane, _WORDS[status.state], status.alarm, pack(status)
 
 
-def put(connection: sqlite3.Connection, kind: str, name: str, value: bytes, expected: int | None) -> int | None:
-    row = connection.execute(statement("records.version"), (kind, name)).fetchone()
-    version = int(row[0]) if row else 0
-    if expected is not None and expected != version:
-        return None
-    connection.execute(statement("records.put"), (kind, name, value, version + 1))
-    return version + 1
-
-
-def drop(connection: sqlite3.Connection, kind: str, name: str, expected: int | None) -> bool:
-    return connection.execute(statement("records.drop"), (kind, name, expected)).rowcount == 1
+def store_all(connection: Connection, changes: Sequence[Change]) -> None:
+    """Store what changes would make of tasks, though the tasks are not there."""
+    apply(connection, changes)
+    for change in changes:
+        if change.status is not None:
+            status_row(_ANY, change.id, _ANY, change.status)

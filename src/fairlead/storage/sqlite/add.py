@@ -1,0 +1,145 @@
+"""Adding tasks: who may come in, and the rows of those who do, inside a transaction of someone else's."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant
+from fairlead.core.task import QUEUED, After, State, Task
+from fairlead.storage.sqlite import arrivals, concurrency_keys
+from fairlead.storage.sqlite.arrivals import pack
+from fairlead.storage.sqlite.change import standings, status_row
+from fairlead.storage.sqlite.lanes import LaneBook, counts_of
+from fairlead.storage.sqlite.statements import statement, write_rows
+from fairlead.storage.steps import counted, host_time
+from fairlead.storage.values import (
+    Added,
+    Full,
+    KeyHeld,
+    Known,
+    Missing,
+    Receipt,
+)
+
+_ADDED: Final = Added()
+
+
+def add(
+    connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant | None, bounds: Mapping[str, int]
+) -> tuple[list[Receipt], dict[str, int]]:
+    """The receipts, and how many tasks of each queue became ready."""
+    if arrivals.may_arrive(tasks, bounds) and arrivals.arrive(connection, tasks[0]):
+        return [_ADDED], {tasks[0].spec.queue: 1}
+    entry = _Entry(connection, tasks, host_time() if now is None else now, bounds)
+    receipts = [entry.admit(task) for task in tasks]
+    return receipts, entry.write()
+
+
+def add_alone(connection: sqlite3.Connection, task: Task) -> tuple[list[Receipt], dict[str, int]] | None:
+    """`add`, of a task that may arrive, by a single statement; None if it takes more than that."""
+    return ([_ADDED], {task.spec.queue: 1}) if arrivals.arrive(connection, task) else None
+
+
+class _Entry:
+    """One call's way into the store: who may come in, and the rows of those who do."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant, bounds: Mapping[str, int]
+    ) -> None:
+        self._connection = connection
+        self._now = now
+        self._bounds = bounds
+        self._book = LaneBook(connection)
+        self._filed = arrivals.file(connection)
+        (newest,) = connection.execute(statement("add.last_id")).fetchone()
+        ids = [task.spec.id for task in tasks]
+        # Ids sort by time, so new tasks mostly come after all that are stored, and need not be looked for.
+        self._known = set() if newest is None or newest < min(ids, default="") else _known(connection, ids)
+        self._depths = {queue: self._depth(queue) for queue in bounds}
+        self._numbers = itertools.count(self._filed + 1)
+        self._tasks: list[tuple[object, ...]] = []
+        self._statuses: list[tuple[object, ...]] = []
+        self._entered: list[tuple[int, State]] = []
+        self._dependents: list[tuple[object, ...]] = []
+        self._states: dict[object, State] = {}
+        """How those of this call stand that a task may wait for, as far as anyone has asked."""
+
+    def admit(self, task: Task) -> Receipt:
+        spec, status = task.spec, task.status
+        if spec.id in self._known:
+            return Known()
+        key = None if spec.idempotency_key is None else (spec.queue, spec.idempotency_key)
+        if key is not None:
+            holder = self._connection.execute(statement("read.key_holder"), (*key, self._now)).fetchone()
+            if holder is not None:
+                return KeyHeld(holder[0])
+        named = None
+        if spec.after is not None and status.waits:
+            found = self._named(spec.after)
+            if isinstance(found, Missing):
+                return found
+            named = found
+            status = counted(status, named.values())
+        bound = self._bounds.get(spec.queue)
+        if bound is not None and status.state.waiting:
+            depth = self._depths[spec.queue]
+            if depth >= bound:
+                return Full(depth, bound)
+            self._depths[spec.queue] = depth + 1
+        if key is not None:
+            self._connection.execute(statement("add.key_take"), (*key, spec.id, spec.key_until or 0))
+        self._known.add(spec.id)
+        number, lane = next(self._numbers), self._book.number(task.lane)
+        ready_at = status.ready_at if status.state is QUEUED else None
+        self._tasks.append((number, spec.id, lane, ready_at, spec.concurrency_key, pack(spec), pack(status)))
+        if ready_at is None:
+            self._statuses.append(status_row(number, spec.id, lane, status))
+        self._entered.append((lane, status.state))
+        if spec.concurrency_key is not None:
+            concurrency_keys.enter(self._connection, spec.queue, lane, spec.concurrency_key, status, spec.id, number)
+        if named:
+            self._dependents += [(parent, spec.id) for parent, state in named.items() if not state.ended]
+        return _ADDED
+
+    def write(self) -> dict[str, int]:
+        """Store those who may come in; how many tasks of each queue became ready."""
+        if not self._tasks:
+            return {}
+        write_rows(self._connection, "add.tasks", self._tasks)
+        arrivals.enter(self._connection, self._filed, self._filed + len(self._tasks))
+        write_rows(self._connection, "change.status_set", self._statuses)
+        write_rows(self._connection, "add.dependents", self._dependents)
+        for (lane, state), tasks in counts_of(self._entered).items():
+            self._book.enter(lane, state, tasks)
+        return self._book.write()
+
+    def _named(self, after: After) -> dict[TaskId, State] | Missing:
+        """How those stand that a task is to wait for."""
+        unasked = len(self._states)
+        self._states |= {
+            task_id: state
+            for (_, task_id, *_), (_, state) in zip(self._tasks[unasked:], self._entered[unasked:], strict=True)
+        }
+        rows = self._connection.execute(statement("read.statuses_by_id"), (json.dumps(after.tasks),))
+        stored = {task_id: status.state for task_id, _, _, status, _ in standings(self._connection, rows)}
+        states: dict[TaskId, State] = {}
+        for task_id in after.tasks:
+            state = stored.get(task_id) or self._states.get(task_id)
+            if state is None:
+                return Missing(task_id)
+            states[task_id] = state
+        return states
+
+    def _depth(self, queue: str) -> int:
+        (depth,) = self._connection.execute(statement("add.depth"), (queue,)).fetchone()
+        return int(depth)
+
+
+def _known(connection: sqlite3.Connection, ids: Sequence[TaskId]) -> set[TaskId]:
+    """Which of these ids are taken."""
+    return {task_id for (task_id,) in connection.execute(statement("add.ids_known"), (json.dumps(ids),))}
