@@ -71,7 +71,7 @@ async def test_what_makes_no_sense_is_refused(here: Keyring) -> None:
         await here.create("two words", [Role.READ])
     with pytest.raises(InvalidSettings, match="no role"):
         await here.create("x", [])
-    with pytest.raises(InvalidSettings, match="expired already"):
+    with pytest.raises(InvalidSettings, match="has an expiry in the past"):
         await here.create("x", [Role.READ], expires=now)
     with pytest.raises(InvalidSettings, match="requests a second"):
         await here.create("x", [Role.READ], rate=-1)
