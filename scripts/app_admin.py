@@ -35,8 +35,8 @@ from fairlead.admin.queues.api import RemoteQueues
 from fairlead.admin.queues.service import Queues
 from fairlead.admin.schedules.api import RemoteSchedules
 from fairlead.admin.schedules.service import Schedules
-from fairlead.admin.workers.api import RemoteFleet
-from fairlead.admin.workers.service import Fleet
+from fairlead.admin.workers.api import RemoteWorkers
+from fairlead.admin.workers.service import Workers
 from fairlead.app import requests
 from fairlead.app.connection import DeclaringPart, EngineRequests, Link, Part
 from fairlead.core.circuit import CircuitSettings
@@ -108,7 +108,7 @@ PARTS: Final = (
         name="workers",
         summary="The workers of an app, wherever they run: to look at, to pause and to drain.",
         requests=requests.WorkerRequests,
-        service=Service(Fleet, RemoteFleet),
+        service=Service(Workers, RemoteWorkers),
     ),
     AppPart(
         name="quarantine",

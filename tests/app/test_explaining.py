@@ -36,8 +36,8 @@ def double(number: int) -> int:
 
 def join(app: Fairlead, *types: str) -> None:
     """Have a worker that knows these types join."""
-    presence = app.store_connection().inline().presence
-    run_inline(presence.register(WorkerId("w"), queues=["default"], capacity=1, types=types))
+    worker_records = app.store_connection().inline().worker_records
+    run_inline(worker_records.register(WorkerId("w"), queues=["default"], capacity=1, types=types))
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

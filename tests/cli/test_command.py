@@ -57,7 +57,7 @@ def store(request: pytest.FixtureRequest, folder: Folder) -> tuple[str, ...]:
 def use(engine: AdminEngine) -> None:
     """A worker with one task that runs, one that failed, and two that wait."""
     node = WorkerId("node-1")
-    run_inline(engine.presence.register(node, queues=["mail"], capacity=4))
+    run_inline(engine.worker_records.register(node, queues=["mail"], capacity=4))
     for task in run_inline(engine.claim(node, ["mail"], limit=2))[:1]:
         failure = Failure(type="Boom", message="it went boom")
         run_inline(engine.settle([Settlement(task, Failed(failure=failure, retriable=False))]))

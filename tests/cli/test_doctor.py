@@ -46,7 +46,7 @@ def test_what_is_red_has_a_remedy_and_the_exit_code_one(folder: Folder) -> None:
 
 def test_a_person_sees_colours(folder: Folder) -> None:
     folder.submit("echo")
-    run_inline(folder.engine().presence.register(WorkerId("w"), queues=["default"], capacity=1))
+    run_inline(folder.engine().worker_records.register(WorkerId("w"), queues=["default"], capacity=1))
     shown = on_terminal(folder, "doctor")
     assert "\x1b[32mgreen" in shown
     assert "green   workers" in ESCAPE.sub("", shown)

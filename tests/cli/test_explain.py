@@ -27,7 +27,7 @@ WORKER = WorkerId("mail-1")
 
 def join(folder: Folder, **what: object) -> None:
     about: dict[str, object] = {"queues": ["default"], "capacity": 4} | what
-    run_inline(folder.engine().presence.register(WORKER, **about))  # type: ignore[arg-type]
+    run_inline(folder.engine().worker_records.register(WORKER, **about))  # type: ignore[arg-type]
 
 
 def claim(engine: AdminEngine) -> Task:

@@ -113,10 +113,10 @@ def test_workers_are_listed_shown_and_drained(folder: Folder) -> None:
     folder.submit("echo")
     assert folder.quick("workers", "list").out == "no workers\n"
     engine = folder.engine()
-    run_inline(engine.presence.register(
+    run_inline(engine.worker_records.register(
         WorkerId("h-1"), queues=["default"], capacity=4, capabilities=["gpu"], types=["echo"], host="h", version="1.2"
     ))  # fmt: skip
-    run_inline(engine.presence.register(WorkerId("g-1"), queues=["default"], capacity=4, host="g"))
+    run_inline(engine.worker_records.register(WorkerId("g-1"), queues=["default"], capacity=4, host="g"))
     (task,) = run_inline(engine.claim(WorkerId("h-1"), ["default"], limit=1))
     header, second, first = folder.quick("workers", "list").out.splitlines()
     assert header.split()[:4] == ["ID", "STATE", "RUNNING", "QUEUES"]
@@ -138,7 +138,7 @@ def test_workers_are_listed_shown_and_drained(folder: Folder) -> None:
 def test_workers_are_paused_and_resumed(folder: Folder) -> None:
     engine = folder.engine()
     for name, host in (("h-1", "h"), ("g-1", "g"), ("g-2", "g")):
-        run_inline(engine.presence.register(WorkerId(name), queues=["default"], capacity=4, host=host))
+        run_inline(engine.worker_records.register(WorkerId(name), queues=["default"], capacity=4, host=host))
     assert folder.quick("workers", "pause", "h-1").out.startswith("h-1 is paused; it ran 0 tasks")
     assert "state      paused" in folder.quick("workers", "show", "h-1").out
     asked = folder.quick("workers", "pause", "nobody", "--on-host", "g", "--json")
@@ -150,14 +150,14 @@ def test_workers_are_paused_and_resumed(folder: Folder) -> None:
     resumed = folder.quick("workers", "resume", "g-1", "g-2").out.splitlines()
     assert resumed == ["g-1 is not paused any more", "g-2 is not paused any more"]
     folder.quick("workers", "drain", "h-1")
-    run_inline(engine.presence.beat(WorkerId("h-1"), running=0))
+    run_inline(engine.worker_records.beat(WorkerId("h-1"), running=0))
     drained = folder.quick("workers", "show", "h-1").out
     assert "state      draining" in drained and "paused" in drained
 
 
 def test_a_lost_worker_is_shown_with_what_became_of_its_tasks(folder: Folder) -> None:
     engine = folder.engine()
-    run_inline(engine.presence.register(WorkerId("w"), queues=["default"], capacity=4))
+    run_inline(engine.worker_records.register(WorkerId("w"), queues=["default"], capacity=4))
     run_inline(engine.submit(Submission(type="echo")))
     (task,) = run_inline(engine.claim(WorkerId("other"), ["default"], limit=1))
     run_inline(engine.lost_tasks.note([task], engine.clock.now()))

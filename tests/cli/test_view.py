@@ -13,7 +13,7 @@ from fairlead.core.instant import MINUTE, SECOND
 from fairlead.core.task import Failure, Lease, Priority, Reason, Spec, State, Status, Task
 from fairlead.engine.metrics.throughput import Throughput
 from fairlead.engine.stats import LineStats, QueueStats, Stats, WorkerStats
-from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerState
 
 NOW = 1_800_000_000_000_000  # 08:00:00 UTC
 STORE = "redis://cache.example.org"
@@ -28,9 +28,9 @@ def queue(*depths: int, oldest: int = 0, paused: bool = False) -> QueueStats:
     return QueueStats(lines=lines, states=states, types={}, paused=paused)
 
 
-def worker(name: str, state: WorkerState = WorkerState.ACTIVE, running: int = 0) -> WorkerPresence:
+def worker(name: str, state: WorkerState = WorkerState.ACTIVE, running: int = 0) -> WorkerRecord:
     seen = NOW - 5 * SECOND
-    return WorkerPresence(
+    return WorkerRecord(
         id=WorkerId(name), name=name, queues=("mail",), capacity=50, running=running, state=state, since=0, seen_at=seen
     )
 

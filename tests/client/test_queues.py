@@ -79,7 +79,7 @@ async def test_a_purge_takes_as_many_requests_as_it_needs(port: Port, monkeypatc
 
 async def test_workers_are_shown_and_drained(port: Port) -> None:
     app, worker = port.app(), WorkerId("host 1")
-    joined = await port.engine.presence.register(
+    joined = await port.engine.worker_records.register(
         worker, queues=["default"], capacity=3, types=["work"], host="h", pid=7, version="1"
     )
     # What sweeps go by is told to nobody over HTTP.
@@ -99,7 +99,7 @@ async def test_workers_are_shown_and_drained(port: Port) -> None:
 
 async def test_the_same_from_synchronous_code(port: Port) -> None:
     app = port.app()
-    await port.engine.presence.register(WorkerId("one"), queues=["default"], capacity=1)
+    await port.engine.worker_records.register(WorkerId("one"), queues=["default"], capacity=1)
 
     def operate() -> None:
         assert app.queues.pause_sync("mail").paused

@@ -58,7 +58,7 @@ async def test_a_worker_with_the_key_of_a_tenant_runs_its_tasks_from_its_queue(p
     try:
         handle = await whose.submit()
         assert await handle.result(30) == handle.id
-        (present,) = await port.engine.presence.workers()
+        (present,) = await port.engine.worker_records.workers()
         assert (present.tenant, present.queues) == ("acme", ("mine",))
     finally:
         worker.leave()
@@ -250,15 +250,15 @@ async def test_a_drain_that_is_asked_for_drains_the_worker(port: Port) -> None:
     running = asyncio.create_task(worker.run())
     first = await work.submit()
     await began.wait()
-    (present,) = await port.engine.presence.workers()
-    await port.engine.presence.ask_drain(present.id)
+    (present,) = await port.engine.worker_records.workers()
+    await port.engine.worker_records.ask_drain(present.id)
     await eventually(worker._leaving.is_set)
     second = await work.submit()
     go_on.set()
     await asyncio.wait_for(running, 60)
     assert (await port.engine.get(first.id)).state is State.COMPLETED
     assert (await port.engine.get(second.id)).state is State.QUEUED
-    assert await port.engine.presence.workers() == []
+    assert await port.engine.worker_records.workers() == []
 
 
 async def test_a_paused_worker_finishes_what_it_runs_and_takes_more_once_it_is_resumed(port: Port) -> None:
@@ -308,11 +308,11 @@ async def test_an_idle_worker_leaves_at_once_and_takes_nothing_with_it(port: Por
     async def work() -> None: ...
 
     assert port.server is not None
-    hub = port.server.hub
+    state = port.server.state
     async with port.hired(app):
-        await eventually(lambda: hub.dispatcher.waiting == 1)
-        assert [present.running for present in await port.engine.presence.workers()] == [0]
-    await eventually(lambda: hub.dispatcher.waiting == 0)
+        await eventually(lambda: state.dispatcher.waiting == 1)
+        assert [present.running for present in await port.engine.worker_records.workers()] == [0]
+    await eventually(lambda: state.dispatcher.waiting == 0)
     handle = await work.submit()
     assert (await port.engine.get(handle.id)).status.attempts == 0
 
@@ -324,7 +324,7 @@ async def test_an_idle_worker_asks_seldom(port: Port) -> None:
     async def work() -> None: ...
 
     assert port.server is not None
-    dispatcher = port.server.hub.dispatcher
+    dispatcher = port.server.state.dispatcher
     async with port.hired(app):
         await eventually(lambda: dispatcher.waiting == 1)
         handle = await work.submit()
@@ -364,14 +364,14 @@ async def test_a_worker_that_was_forgotten_registers_again(port: Port) -> None:
         return number
 
     async with port.hired(app):
-        (present,) = await port.engine.presence.workers()
-        await port.engine.presence.leave(present.id)
+        (present,) = await port.engine.worker_records.workers()
+        await port.engine.worker_records.leave(present.id)
         assert port.server is not None
-        port.server.hub.roster._known.clear()
+        port.server.state.registered._known.clear()
         # The first may come by a poll that was under way; no other poll is answered before it has registered.
         for number in (1, 2):
             assert await (await work.submit(number)).result(30) == number
-        assert [again.id for again in await port.engine.presence.workers()] == [present.id]
+        assert [again.id for again in await port.engine.worker_records.workers()] == [present.id]
 
 
 async def test_what_a_wait_has_brought_is_handed_back_on_leaving(port: Port) -> None:
@@ -386,8 +386,8 @@ async def test_what_a_wait_has_brought_is_handed_back_on_leaving(port: Port) -> 
     assert await source.claim(2) == []
     waiting = asyncio.create_task(source.wait(2, 1.0))
     assert port.server is not None
-    hub = port.server.hub
-    await eventually(lambda: hub.dispatcher.waiting == 1)
+    state = port.server.state
+    await eventually(lambda: state.dispatcher.waiting == 1)
     handle = await work.submit()
     assert [task.id for task in await waiting or ()] == [handle.id]
     assert (await port.engine.get(handle.id)).state is State.EXECUTING

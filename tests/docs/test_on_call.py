@@ -77,7 +77,7 @@ class Reader:
 
     def own(self, command: str) -> list[str]:
         """A command with this reader's names in it, and a store in which it makes sense."""
-        run_inline(self._engine.presence.register(WorkerId(WORKER), queues=["emails"], capacity=1, host="node-7"))
+        run_inline(self._engine.worker_records.register(WorkerId(WORKER), queues=["emails"], capacity=1, host="node-7"))
         dead = self._dead_letters()
         command = command.replace(FINGERPRINT, fingerprint_of(ERROR)).replace("ID …", "ID")
         if "operations" in command:

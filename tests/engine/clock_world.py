@@ -95,7 +95,7 @@ class Process:
             await self._join()
 
     async def _join(self) -> None:
-        await self.engine.presence.register(self.worker, queues=["default"], capacity=self._capacity)
+        await self.engine.worker_records.register(self.worker, queues=["default"], capacity=self._capacity)
 
     async def tick(self) -> None:
         """What a process does in a moment; a store that is away is asked again in the next one."""
@@ -106,7 +106,7 @@ class Process:
         if self._capacity and self._world.host.monotonic() - self._beat_at >= self.engine.settings.heartbeat:
             self._beat_at = self._world.host.monotonic()
             try:
-                await self.engine.presence.beat(self.worker, running=len(self._held))
+                await self.engine.worker_records.beat(self.worker, running=len(self._held))
             except WorkerNotFound:
                 await self._join()
 

@@ -126,11 +126,11 @@ async def test_a_lane_is_withheld_until_its_type_may_be_probed() -> None:
     site = Site()
     await site.open()
     (task,) = await site.engine.find(limit=1)
-    assert site.engine.book.withheld(task.lane)
+    assert site.engine.queue_cache.withheld(task.lane)
     site.clock.advance(30 * SECOND)
-    assert not site.engine.book.withheld(task.lane)
+    assert not site.engine.queue_cache.withheld(task.lane)
     await site.claim(50)
-    assert site.engine.book.withheld(task.lane)
+    assert site.engine.queue_cache.withheld(task.lane)
 
 
 async def test_processes_count_together(any_store: Store) -> None:

@@ -117,11 +117,11 @@ async def test_a_lost_worker_is_counted_by_whoever_sweeps(bench: Counted) -> Non
 async def test_a_worker_that_is_lost_and_a_process_that_crashes_are_failures_of_workers(bench: Counted) -> None:
     failures = "fairlead_worker_failures_total"
     assert bench.page.value(failures, reason="lost") == 0
-    await bench.engine.presence.register(WorkerId("one"), queues=["default"], capacity=4)
+    await bench.engine.worker_records.register(WorkerId("one"), queues=["default"], capacity=4)
     lost = await bench.executing(max_crashes=0)
     bench.clock.advance(MINUTE)
-    await bench.engine.presence.sweep()
-    await bench.engine.presence.sweep()
+    await bench.engine.worker_records.sweep()
+    await bench.engine.worker_records.sweep()
     await bench.engine.sweep()
     page = bench.page
     assert (page.value(failures, reason="lost"), page.value(failures, reason="crashed")) == (1, 0)

@@ -91,12 +91,12 @@ async def test_ended_tasks_that_are_never_removed_are_found(any_store: Store) ->
 async def test_workers_that_died_and_workers_of_another_version_are_found(any_store: Store) -> None:
     bench = Bench(store=any_store)
     engine = bench.engine
-    await engine.presence.register(WorkerId("old"), queues=["default"], capacity=1, version="0.0.1")
+    await engine.worker_records.register(WorkerId("old"), queues=["default"], capacity=1, version="0.0.1")
     diagnosis = await engine.diagnose()
     assert found(diagnosis, "workers").value == "1 active"
     assert found(diagnosis, "versions").value == f"this is {__version__}, and workers run 0.0.1"
     bench.clock.advance(31 * SECOND)
-    await engine.presence.register(WorkerId("new"), queues=["default"], capacity=1, version=__version__)
+    await engine.worker_records.register(WorkerId("new"), queues=["default"], capacity=1, version=__version__)
 
     diagnosis = await engine.diagnose()
 
@@ -111,7 +111,7 @@ async def test_schedules_that_nobody_fires_or_could_run_are_found(any_store: Sto
     await schedules.add(Schedule(name="known", cron="every 60 seconds", submission=Submission(type="work")))
     await schedules.add(Schedule(name="unknown", cron="@yearly", submission=Submission(type="else")))
     assert found(await bench.engine.diagnose(), "schedules").value == "2, none of them late"
-    await bench.engine.presence.register(WorkerId("w"), queues=["default"], capacity=1, types=["work"])
+    await bench.engine.worker_records.register(WorkerId("w"), queues=["default"], capacity=1, types=["work"])
     assert found(await bench.engine.diagnose(), "schedule unknown").level is Level.YELLOW
     bench.clock.advance(10 * MINUTE)
 
@@ -129,7 +129,7 @@ async def test_a_queue_near_its_bound_and_one_without_a_worker_are_found(any_sto
     (bound, unserved) = [each for each in (await bench.engine.diagnose()).findings if each.what == "queue default"]
     assert (bound.level, unserved.level) == (Level.RED, Level.YELLOW)
     assert "no active worker serves it" in unserved.value
-    await bench.engine.presence.register(worker, queues=["default"], capacity=1)
+    await bench.engine.worker_records.register(worker, queues=["default"], capacity=1)
     assert found(await bench.engine.diagnose(), "queue default") == bound
     await bench.engine.queues.change("default", bound=0)
     assert not [each for each in (await bench.engine.diagnose()).findings if each.what == "queue default"]

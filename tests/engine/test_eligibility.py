@@ -10,16 +10,16 @@ from fairlead.core.explain.explanation import CauseCode
 from fairlead.core.identity import WorkerId
 from fairlead.core.task import Lane, Priority
 from fairlead.engine.explain.eligibility import able, obstacle
-from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerState
 
 MAIL = Lane("default", "send_mail", (), Priority.MEDIUM)
 RENDER = Lane("default", "render", ("eu", "gpu"), Priority.MEDIUM)
 DEAD, DRAINING = WorkerState.DEAD, WorkerState.DRAINING
 
 
-def a_worker(name: str = "w", **changes: Any) -> WorkerPresence:
+def a_worker(name: str = "w", **changes: Any) -> WorkerRecord:
     what: dict[str, Any] = {"queues": ("default",), "capacity": 4, "since": 0, "seen_at": 0}
-    return WorkerPresence(id=WorkerId(name), name=name, **(what | changes))
+    return WorkerRecord(id=WorkerId(name), name=name, **(what | changes))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def a_worker(name: str = "w", **changes: Any) -> WorkerPresence:
         a_worker(queues=("other", "default"), capabilities=("gpu",)),
     ],
 )
-def test_a_worker_that_could_take_it_is_no_obstacle(worker: WorkerPresence) -> None:
+def test_a_worker_that_could_take_it_is_no_obstacle(worker: WorkerRecord) -> None:
     unable = a_worker("x", types=("other",))
     assert able([unable, worker], MAIL) == [worker]
     assert obstacle([unable, worker], MAIL) is None
@@ -69,7 +69,7 @@ def test_a_worker_that_could_take_it_is_no_obstacle(worker: WorkerPresence) -> N
     ids=lambda value: value.value if isinstance(value, CauseCode) else "",
 )
 def test_what_is_missing_at_those_that_come_nearest_is_told(
-    lane: Lane, workers: list[WorkerPresence], code: CauseCode, said: str
+    lane: Lane, workers: list[WorkerRecord], code: CauseCode, said: str
 ) -> None:
     cause = obstacle(workers, lane)
     assert cause is not None and cause.blocks

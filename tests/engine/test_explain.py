@@ -41,7 +41,7 @@ def bench(any_store: Store) -> Bench:
 
 async def join(bench: Bench, **what: object) -> None:
     about: dict[str, object] = {"queues": ["default"], "capacity": 4} | what
-    await bench.engine.presence.register(ONE, **about)  # type: ignore[arg-type]
+    await bench.engine.worker_records.register(ONE, **about)  # type: ignore[arg-type]
 
 
 async def codes(bench: Bench, task: Task) -> list[str]:
@@ -91,7 +91,7 @@ async def test_why_nobody_takes_it(bench: Bench) -> None:
     assert await codes(bench, task) == [CauseCode.QUEUE_UNSERVED]
     await join(bench, capabilities=["gpu"])
     assert await codes(bench, task) == [CauseCode.NEXT_IN_LINE]
-    await bench.engine.presence.beat(ONE, running=0, draining=True)
+    await bench.engine.worker_records.beat(ONE, running=0, draining=True)
     assert await codes(bench, task) == [CauseCode.ALL_DRAINING]
     bench.clock.advance(MINUTE)
     told = await bench.engine.explain(task.id)
@@ -153,7 +153,7 @@ async def test_the_pace_of_its_workers_gives_the_start(bench: Bench) -> None:
     bench.clock.advance(10 * SECOND)
     await bench.submit()
     await bench.claim(1, ONE)
-    await bench.engine.presence.beat(ONE, running=1)
+    await bench.engine.worker_records.beat(ONE, running=1)
     waiting = [await bench.submit() for _ in range(6)]
     told = await bench.engine.explain(waiting[-1].id)
     assert [cause.code for cause in told.causes] == [CauseCode.TASKS_AHEAD, CauseCode.WORKERS_BUSY]

@@ -13,7 +13,7 @@ from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weigh
 from fairlead.core.queues.promotion import BEFORE_ALL
 from fairlead.core.task import Lane, Priority, State, Task
 from fairlead.engine.explain.forecast import Sight, lane_places, line_causes, place_of
-from fairlead.engine.worker_records import WorkerPresence
+from fairlead.engine.worker_records import WorkerRecord
 from fairlead.storage.values import LaneTally
 from tests.engine.test_eligibility import a_worker
 from tests.unit.building import NOW, a_spec, a_task
@@ -34,11 +34,11 @@ def tally(lane: Lane, depth: int, oldest: Instant = NOW - MINUTE) -> LaneTally:
 
 
 def a_sight(task: Task, *lanes: LaneTally, policy: Policy | None = None, **changes: Any) -> Sight:
-    workers: list[WorkerPresence] = changes.pop("workers", [busy()])
+    workers: list[WorkerRecord] = changes.pop("workers", [busy()])
     return Sight(task=task, now=NOW, policy=policy or Promote(), lanes=lanes, workers=workers, **changes)
 
 
-def busy(per_second: float = 10.0, **changes: Any) -> WorkerPresence:
+def busy(per_second: float = 10.0, **changes: Any) -> WorkerRecord:
     """A worker without a free slot that ended so many tasks per second within the last minute."""
     times = {"since": NOW - HOUR, "seen_at": NOW}
     return a_worker(capacity=4, running=4, completed=round(60 * per_second), **(times | changes))

@@ -29,7 +29,7 @@ async def submit_keyed(bench: Bench, key: str, count: int = 1) -> list[Task]:
 
 async def reached(bench: Bench, task: Task) -> LimitReached | None:
     engine = bench.engine
-    return await blocking(engine.store, engine.book, engine.clock, task)
+    return await blocking(engine.store, engine.queue_cache, engine.clock, task)
 
 
 async def test_a_limit_holds_at_the_next_claim_of_every_engine(bench: Bench) -> None:
@@ -91,7 +91,7 @@ async def test_what_blocks_a_task_is_said(bench: Bench) -> None:
 
 async def test_who_waits_for_work_looks_again_when_a_rate_lets_the_next_one_start(bench: Bench) -> None:
     await bench.engine.queues.change("default", rate=Rate(10, SECOND))
-    await bench.engine.book.refresh()
-    assert bench.engine.book.limits["default"].pause == SECOND // 10
+    await bench.engine.queue_cache.refresh()
+    assert bench.engine.queue_cache.limits["default"].pause == SECOND // 10
     async with asyncio.timeout(30):
-        await bench.engine.book.wait(["default"], 60)
+        await bench.engine.queue_cache.wait(["default"], 60)

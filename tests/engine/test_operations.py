@@ -302,7 +302,7 @@ async def test_a_pause_in_the_middle_of_a_batch_does_not_lose_its_counts(bench: 
         return await apply(changes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operations.operator._ledger, "apply", paused_meanwhile)
+        patch.setattr(operations.operator._task_changes, "apply", paused_meanwhile)
         await operations.operator.once()
 
     now = await operations.get(operation.id)

@@ -62,6 +62,6 @@ async def test_the_newest_errors_are_those_that_ended_last() -> None:
 
 async def test_who_works_here_is_there() -> None:
     place = Place()
-    await place.engine.presence.register(NODE, queues=["default"], capacity=3)
+    await place.engine.worker_records.register(NODE, queues=["default"], capacity=3)
     assert [worker.id for worker in (await survey(place.engine)).workers] == [NODE]
     await place.engine.close()

@@ -25,7 +25,7 @@ def bench(any_store: Store) -> Bench:
 
 
 async def join(bench: Bench, worker: WorkerId = ONE, name: str = "") -> None:
-    await bench.engine.presence.register(worker, queues=["default"], capacity=4, name=name)
+    await bench.engine.worker_records.register(worker, queues=["default"], capacity=4, name=name)
 
 
 def elsewhere(bench: Bench) -> Bench:
@@ -80,7 +80,7 @@ async def test_nothing_that_a_worker_says_of_itself_undoes_a_pause(bench: Bench,
     await elsewhere(bench).engine.workers.pause(ONE)
     for _ in range(3):
         bench.clock.advance(10 * SECOND)
-        await bench.engine.presence.beat(ONE, running=0, draining=draining)
+        await bench.engine.worker_records.beat(ONE, running=0, draining=draining)
     await join(bench)
     assert await bench.claim(worker=ONE) == []
     (worker,) = await bench.engine.workers.all()
@@ -91,7 +91,7 @@ async def test_a_paused_worker_can_be_drained(bench: Bench) -> None:
     await join(bench)
     await bench.engine.workers.pause(ONE)
     await bench.engine.workers.drain(ONE)
-    assert await bench.engine.presence.beat(ONE, running=0)
+    assert await bench.engine.worker_records.beat(ONE, running=0)
     (worker,) = await bench.engine.workers.all()
     assert (worker.state, worker.word, worker.paused) == (WorkerState.DRAINING, "draining", True)
 
@@ -101,7 +101,7 @@ async def test_a_pause_ends_with_its_worker(bench: Bench) -> None:
     await bench.submit()
     await bench.engine.workers.pause(ONE)
     assert await bench.claim(worker=ONE) == []
-    await bench.engine.presence.leave(ONE)
+    await bench.engine.worker_records.leave(ONE)
     await join(bench)
     assert not (await bench.engine.workers.all())[0].paused
     assert len(await bench.claim(worker=ONE)) == 1
@@ -113,14 +113,14 @@ async def test_a_worker_that_was_dead_for_a_while_is_still_paused_and_a_forgotte
     await join(bench)
     await bench.engine.workers.pause(ONE)
     bench.clock.advance(bench.engine.settings.lease + SECOND)
-    await bench.engine.presence.sweep()
+    await bench.engine.worker_records.sweep()
     (worker,) = await bench.engine.workers.all()
     assert (worker.state, worker.word, worker.paused) == (WorkerState.DEAD, "dead", True)
-    await bench.engine.presence.beat(ONE, running=0)
+    await bench.engine.worker_records.beat(ONE, running=0)
     assert (await bench.engine.workers.all())[0].word == "paused"
     bench.clock.advance(FORGOTTEN_AFTER + SECOND)
-    await bench.engine.presence.sweep()
-    await bench.engine.presence.sweep()
+    await bench.engine.worker_records.sweep()
+    await bench.engine.worker_records.sweep()
     assert await bench.store.scan("pause") == []
 
 
@@ -144,7 +144,7 @@ async def test_a_pause_is_never_in_the_record_that_a_worker_keeps_of_itself(benc
     """Where an older process would lose it, or could not read it."""
     await join(bench)
     await bench.engine.workers.pause(ONE)
-    await bench.engine.presence.beat(ONE, running=0)
+    await bench.engine.worker_records.beat(ONE, running=0)
     (record,) = await bench.store.scan("worker")
     assert b"paused" not in record.value
 
@@ -172,7 +172,7 @@ async def test_a_task_says_that_it_waits_for_a_paused_worker(bench: Bench) -> No
     await bench.engine.workers.pause(ONE)
     assert CauseCode.ALL_PAUSED not in {cause.code for cause in (await bench.engine.explain(task.id)).causes}
     await bench.engine.workers.drain(TWO)
-    await bench.engine.presence.beat(TWO, running=0)
+    await bench.engine.worker_records.beat(TWO, running=0)
     (cause,) = [each for each in (await bench.engine.explain(task.id)).causes if each.code == CauseCode.ALL_PAUSED]
     assert cause.text == "every worker that could run it is paused or draining; paused: one"
     assert cause.blocks

@@ -90,7 +90,7 @@ async def test_what_has_taken_its_place_is_not_overwritten(engine: AdminEngine, 
 async def test_a_queue_whose_settings_are_discarded_goes_on(engine: AdminEngine) -> None:
     await engine.submit(Submission(type="t"))
     await set_aside(engine)
-    engine.book.expire()
+    engine.queue_cache.expire()
     assert await engine.claim(WorkerId("w"), ["default"], limit=1) == []
     await engine.quarantine.discard("queue/default")
     assert len(await engine.claim(WorkerId("w"), ["default"], limit=1)) == 1

@@ -270,7 +270,7 @@ class TestLooking:
             bench.clock.advance(SECOND // 10)
             await bench.submit()
             await bench.claim()
-        assert bench.engine.book.looks == 4
+        assert bench.engine.queue_cache.looks == 4
 
     async def test_a_look_that_is_due_soon_is_taken_behind_a_submit_so_that_the_next_has_none_in_front(self) -> None:
         calls: list[str] = []
@@ -303,11 +303,11 @@ class TestLooking:
     async def test_most_looks_are_one_small_read(self) -> None:
         store = Unreadable()
         bench = Bench(store=store, batching=False)
-        await bench.engine.book.refresh()
+        await bench.engine.queue_cache.refresh()
         before = store.scans
         for _ in range(10):
             bench.clock.advance(SECOND)
-            await bench.engine.book.refresh()
+            await bench.engine.queue_cache.refresh()
         assert store.scans - before == 10
 
     async def test_who_comes_while_another_looks_does_not_wait(self) -> None:
@@ -321,16 +321,16 @@ class TestLooking:
 
         store = Slow()
         bench = Bench(store=store)
-        await bench.engine.book.refresh()
+        await bench.engine.queue_cache.refresh()
         bench.clock.advance(SECOND)
         store.gate = asyncio.Event()
-        looking = asyncio.create_task(bench.engine.book.refresh())
+        looking = asyncio.create_task(bench.engine.queue_cache.refresh())
         await asyncio.sleep(0)
-        await bench.engine.book.refresh()
+        await bench.engine.queue_cache.refresh()
         assert not looking.done()
         store.gate.set()
         await looking
-        assert bench.engine.book.looks == 2
+        assert bench.engine.queue_cache.looks == 2
 
     def test_an_inline_engine_heeds_them_too(self) -> None:
         clock = ManualClock()
@@ -356,14 +356,14 @@ class TestWaiting:
                 while True:
                     rounds += 1
                     assert await bench.claim() == []
-                    await bench.engine.book.wait(["default"], 60.0)
+                    await bench.engine.queue_cache.wait(["default"], 60.0)
         assert rounds == 1
         assert store.claims == 0
 
     async def test_ready_tasks_do_not_wake_a_worker_that_is_paused(self) -> None:
         store = Unreadable()
         bench = Bench(store=store)
-        await bench.engine.presence.register(WorkerId("worker-1"), queues=["default"], capacity=1)
+        await bench.engine.worker_records.register(WorkerId("worker-1"), queues=["default"], capacity=1)
         await bench.engine.workers.pause("worker-1")
         for _ in range(50):
             await bench.submit()
@@ -382,7 +382,7 @@ class TestWaiting:
         await bench.engine.queues.pause("held")
         await bench.submit(queue="held")
         await bench.claim()
-        waiting = asyncio.create_task(bench.engine.book.wait(["held", "open"], 60.0))
+        waiting = asyncio.create_task(bench.engine.queue_cache.wait(["held", "open"], 60.0))
         await asyncio.sleep(0)
         await bench.submit(queue="open")
         # It looks again by itself after about a second; no time passes in turns of the loop.

@@ -56,8 +56,8 @@ class Desk(Struct):
     async def look(self) -> None:
         """Read records of every kind, as a worker, a sweep, a server and people do."""
         engine = self.engine
-        engine.book.expire()
-        await engine.book.refresh()
+        engine.queue_cache.expire()
+        await engine.queue_cache.refresh()
         await engine.stats()
         await Sweeper(engine).once()
         await Sweeper(engine).tidy()
@@ -86,7 +86,7 @@ async def desk(any_store: Store) -> AsyncIterator[Desk]:
 
 
 async def _worker(desk: Desk, name: str) -> None:
-    await desk.engine.presence.register(WorkerId(name), queues=["default"], capacity=1)
+    await desk.engine.worker_records.register(WorkerId(name), queues=["default"], capacity=1)
 
 
 async def _lost(desk: Desk, name: str) -> None:
@@ -263,7 +263,7 @@ async def test_a_queue_whose_settings_cannot_be_read_is_paused_until_somebody_de
     task = (await desk.engine.submit(Submission(type="t"))).task
     await desk.engine.store.put("queue", "default", broken)
     for each in (desk, desk.again(), desk.again()):
-        each.engine.book.expire()
+        each.engine.queue_cache.expire()
         assert await each.engine.claim(WorkerId("w"), ["default"], limit=1) == []
         shown = (await each.engine.stats()).queues["default"]
         assert (shown.paused, shown.unreadable) == (True, True)
@@ -343,7 +343,7 @@ async def test_a_task_type_whose_circuit_was_damaged_has_none_until_one_is_decla
     await desk.engine.circuits.open("t")
     await desk.engine.submit(Submission(type="t"))
     await desk.engine.store.put("circuit", "t", b"?")
-    desk.engine.book.expire()
+    desk.engine.queue_cache.expire()
     assert await desk.engine.circuits.find("t") is None
     assert len(await desk.engine.claim(WorkerId("w"), ["default"], limit=1)) == 1
     await desk.engine.circuits.declare({"t": CircuitSettings()})
@@ -366,7 +366,7 @@ async def test_the_presence_of_a_worker_that_was_damaged_is_written_again(desk: 
     await desk.engine.store.put("worker", BAD, b"?")
     assert await desk.engine.workers.all() == []
     with pytest.raises(WorkerNotFound):
-        await desk.engine.presence.beat(WorkerId(BAD), running=0)
+        await desk.engine.worker_records.beat(WorkerId(BAD), running=0)
     await _worker(desk, BAD)
     assert [worker.id for worker in await desk.engine.workers.all()] == [BAD]
 
@@ -385,7 +385,7 @@ async def test_what_older_processes_do_leaves_newer_records_as_they_are(desk: De
     """Each read-modify-write, and each tidying by what is missing, of a process that cannot read the record."""
     engine, store = desk.engine, desk.engine.store
     await _lost(desk, BAD)
-    await engine.presence.ask_drain(WorkerId(BAD))
+    await engine.worker_records.ask_drain(WorkerId(BAD))
     kinds = {
         "circuit": "t",
         "worker": BAD,

@@ -15,7 +15,7 @@ from fairlead.core.schedules.schedule import Missed, Schedule
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Reason, State, Task
-from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerState
 from fairlead.storage.values import Filter
 from tests.engine.clock_world import World
 
@@ -222,13 +222,13 @@ async def test_no_worker_is_forgotten_because_a_clock_was_set(step: Span) -> Non
     await world.start("server")
     await world.start("worker", capacity=1)
     await world.live(5 * SECOND)
-    await world.processes["server"].engine.presence.ask_drain(world.processes["worker"].worker)
+    await world.processes["server"].engine.worker_records.ask_drain(world.processes["worker"].worker)
     world.store.step(step)
     await world.start("fresh")
     await world.processes["fresh"].tick()
     (record,) = await world.store.scan("worker")
-    assert msgspec.msgpack.decode(record.value, type=WorkerPresence).state is WorkerState.ACTIVE
-    assert await world.processes["fresh"].engine.presence.asked() == {"worker"}
+    assert msgspec.msgpack.decode(record.value, type=WorkerRecord).state is WorkerState.ACTIVE
+    assert await world.processes["fresh"].engine.worker_records.asked() == {"worker"}
 
 
 async def test_who_only_submits_goes_by_the_stores_clock_soon_after_it_was_set(step: Span) -> None:

@@ -201,7 +201,7 @@ class TestClaiming:
         await late.settle(foreign, Failed(failure=BOOM, after=0))
         # As if its process had learned of the binding late: a queue with a foreign task cannot be bound otherwise.
         await bench.store.put("queue", "default", msgspec.msgpack.encode(QueueSettings(tenant="acme")))
-        bench.engine.book.expire()
+        bench.engine.queue_cache.expire()
         before = await bench.engine.get(foreign.id)
         assert await bench.claim(tenant="acme") == []
         after = await bench.engine.get(foreign.id)
@@ -218,15 +218,15 @@ class TestClaiming:
 
 class TestWorkers:
     async def test_a_worker_id_belongs_to_the_key_that_registered_it(self, bench: Bench) -> None:
-        worker, presence = WorkerId("w"), bench.engine.presence
-        await presence.register(worker, queues=["default"], capacity=1, key="k1", tenant="acme")
-        await presence.register(worker, queues=["default"], capacity=2, key="k1", tenant="acme")
+        worker, worker_records = WorkerId("w"), bench.engine.worker_records
+        await worker_records.register(worker, queues=["default"], capacity=1, key="k1", tenant="acme")
+        await worker_records.register(worker, queues=["default"], capacity=2, key="k1", tenant="acme")
         for key in ("k2", None):
             with pytest.raises(Forbidden, match="the worker id 'w' belongs to another key"):
-                await presence.register(worker, queues=["default"], capacity=3, key=key)
-        (present,) = await presence.workers()
+                await worker_records.register(worker, queues=["default"], capacity=3, key=key)
+        (present,) = await worker_records.workers()
         assert (present.key, present.tenant, present.capacity) == ("k1", "acme", 2)
-        await presence.beat(worker, running=1)
-        assert (await presence.workers())[0].key == "k1"
-        await presence.leave(worker)
-        await presence.register(worker, queues=["default"], capacity=3, key="k2")
+        await worker_records.beat(worker, running=1)
+        assert (await worker_records.workers())[0].key == "k1"
+        await worker_records.leave(worker)
+        await worker_records.register(worker, queues=["default"], capacity=3, key="k2")

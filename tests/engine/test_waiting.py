@@ -143,7 +143,7 @@ async def test_a_store_that_cannot_is_waited_for() -> None:
 
 
 async def test_a_paused_worker_has_no_store_wait_for_it(server: Server, engine: AdminEngine) -> None:
-    await engine.presence.register(WORKER, queues=["default"], capacity=5)
+    await engine.worker_records.register(WORKER, queues=["default"], capacity=5)
     await engine.submit(a_wish())
     await engine.workers.pause(WORKER)
     assert await wait(engine, timeout=0.0) is None

@@ -15,7 +15,7 @@ from fairlead.engine.events.types import EventType, WorkerEvent
 from fairlead.engine.metrics.throughput import Throughput
 from fairlead.engine.runtime.clock import ManualClock
 from fairlead.engine.stats import WorkerStats
-from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerState
 from fairlead.storage.protocol import Store
 from tests.engine.building import BOOM, Bench
 
@@ -28,13 +28,13 @@ def bench(any_store: Store) -> Bench:
     return Bench(store=any_store, batching=False)
 
 
-async def join(bench: Bench, worker: WorkerId = ONE, **how: Any) -> WorkerPresence:
+async def join(bench: Bench, worker: WorkerId = ONE, **how: Any) -> WorkerRecord:
     wish: dict[str, Any] = {"queues": ["default"], "capacity": 4} | how
-    return await bench.engine.presence.register(worker, **wish)
+    return await bench.engine.worker_records.register(worker, **wish)
 
 
 async def states(bench: Bench) -> dict[WorkerId, WorkerState]:
-    return {worker.id: worker.state for worker in await bench.engine.presence.workers()}
+    return {worker.id: worker.state for worker in await bench.engine.worker_records.workers()}
 
 
 async def told(bench: Bench) -> list[tuple[EventType, WorkerId]]:
@@ -54,8 +54,8 @@ async def test_a_worker_that_joined_is_known_as_it_said(bench: Bench) -> None:
         name="the first",
     )
 
-    assert await bench.engine.presence.workers() == [given]
-    assert given == WorkerPresence(
+    assert await bench.engine.worker_records.workers() == [given]
+    assert given == WorkerRecord(
         id=ONE,
         name="the first",
         host="h",
@@ -75,9 +75,9 @@ async def test_a_worker_that_joined_is_known_as_it_said(bench: Bench) -> None:
 async def test_a_beat_says_that_it_lives_and_how_busy_it_is(bench: Bench) -> None:
     joined = await join(bench)
     bench.clock.advance(10 * SECOND)
-    await bench.engine.presence.beat(ONE, running=3)
+    await bench.engine.worker_records.beat(ONE, running=3)
 
-    (worker,) = await bench.engine.presence.workers()
+    (worker,) = await bench.engine.worker_records.workers()
     assert (worker.running, worker.state) == (3, WorkerState.ACTIVE)
     assert (worker.since, worker.seen_at) == (joined.since, joined.since + 10 * SECOND)
 
@@ -87,13 +87,13 @@ async def test_a_worker_may_speak_through_any_process(any_store: Store) -> None:
     first, second = (Bench(store=any_store, clock=clock, batching=False) for _ in range(2))
     await join(first)
     for bench, running in ((second, 1), (first, 2), (first, 3), (second, 4)):
-        await bench.engine.presence.beat(ONE, running=running)
-        (worker,) = await first.engine.presence.workers()
+        await bench.engine.worker_records.beat(ONE, running=running)
+        (worker,) = await first.engine.worker_records.workers()
         assert worker.running == running
-    assert await second.engine.presence.leave(ONE)
+    assert await second.engine.worker_records.leave(ONE)
 
     with pytest.raises(WorkerNotFound):
-        await first.engine.presence.beat(ONE, running=0)
+        await first.engine.worker_records.beat(ONE, running=0)
     assert await states(first) == {}
 
 
@@ -101,16 +101,16 @@ async def test_a_worker_that_left_is_gone(bench: Bench) -> None:
     await join(bench, ONE)
     await join(bench, TWO)
 
-    assert await bench.engine.presence.leave(ONE) is True
-    assert await bench.engine.presence.leave(ONE) is False
+    assert await bench.engine.worker_records.leave(ONE) is True
+    assert await bench.engine.worker_records.leave(ONE) is False
     assert await states(bench) == {TWO: WorkerState.ACTIVE}
 
 
 async def test_an_unknown_worker_must_join_first(bench: Bench) -> None:
     with pytest.raises(WorkerNotFound):
-        await bench.engine.presence.beat(ONE, running=0)
+        await bench.engine.worker_records.beat(ONE, running=0)
     with pytest.raises(WorkerNotFound):
-        await bench.engine.presence.ask_drain(ONE)
+        await bench.engine.worker_records.ask_drain(ONE)
 
 
 async def test_a_worker_hears_at_its_next_beat_that_it_is_to_drain(any_store: Store) -> None:
@@ -118,22 +118,22 @@ async def test_a_worker_hears_at_its_next_beat_that_it_is_to_drain(any_store: St
     bench, operator = (Bench(store=any_store, clock=clock, batching=False) for _ in range(2))
     await join(bench, ONE)
     await join(bench, TWO)
-    assert await bench.engine.presence.beat(ONE, running=1) is False
-    await operator.engine.presence.ask_drain(ONE)
+    assert await bench.engine.worker_records.beat(ONE, running=1) is False
+    await operator.engine.worker_records.ask_drain(ONE)
 
-    assert await bench.engine.presence.beat(TWO, running=1) is False
-    assert await bench.engine.presence.beat(ONE, running=1) is True
-    assert await bench.engine.presence.beat(ONE, running=1, draining=True) is True
+    assert await bench.engine.worker_records.beat(TWO, running=1) is False
+    assert await bench.engine.worker_records.beat(ONE, running=1) is True
+    assert await bench.engine.worker_records.beat(ONE, running=1, draining=True) is True
     assert await states(bench) == {ONE: WorkerState.DRAINING, TWO: WorkerState.ACTIVE}
 
 
 async def test_a_worker_that_left_leaves_no_request_behind(bench: Bench) -> None:
     await join(bench)
-    await bench.engine.presence.ask_drain(ONE)
-    await bench.engine.presence.leave(ONE)
+    await bench.engine.worker_records.ask_drain(ONE)
+    await bench.engine.worker_records.leave(ONE)
 
     await join(bench)
-    assert await bench.engine.presence.beat(ONE, running=0) is False
+    assert await bench.engine.worker_records.beat(ONE, running=0) is False
 
 
 async def test_a_worker_that_is_not_heard_of_is_dead_and_lives_again_when_it_is(bench: Bench) -> None:
@@ -142,16 +142,16 @@ async def test_a_worker_that_is_not_heard_of_is_dead_and_lives_again_when_it_is(
     assert await states(bench) == {ONE: WorkerState.ACTIVE}
     bench.clock.advance(1)
     assert await states(bench) == {ONE: WorkerState.DEAD}
-    await bench.engine.presence.sweep()
+    await bench.engine.worker_records.sweep()
     assert await states(bench) == {ONE: WorkerState.DEAD}
 
-    await bench.engine.presence.beat(ONE, running=0)
+    await bench.engine.worker_records.beat(ONE, running=0)
     assert await states(bench) == {ONE: WorkerState.ACTIVE}
 
 
 async def test_a_dead_worker_is_forgotten_after_an_hour(bench: Bench) -> None:
     await join(bench)
-    await bench.engine.presence.ask_drain(ONE)
+    await bench.engine.worker_records.ask_drain(ONE)
     bench.clock.advance(HOUR)
     await Sweeper(bench.engine).tidy()
     assert await states(bench) == {ONE: WorkerState.DEAD}
@@ -162,7 +162,7 @@ async def test_a_dead_worker_is_forgotten_after_an_hour(bench: Bench) -> None:
     assert await states(bench) == {}
     assert await bench.store.scan("drain") == []
     with pytest.raises(WorkerNotFound):
-        await bench.engine.presence.beat(ONE, running=0)
+        await bench.engine.worker_records.beat(ONE, running=0)
 
 
 async def test_what_becomes_of_workers_is_told_once(any_store: Store) -> None:
@@ -171,13 +171,13 @@ async def test_what_becomes_of_workers_is_told_once(any_store: Store) -> None:
     await bench.engine.feed.want()
     await join(bench, ONE)
     await join(bench, TWO)
-    await bench.engine.presence.beat(ONE, running=1, draining=True)
-    await bench.engine.presence.beat(ONE, running=1, draining=True)
-    await bench.engine.presence.leave(ONE)
+    await bench.engine.worker_records.beat(ONE, running=1, draining=True)
+    await bench.engine.worker_records.beat(ONE, running=1, draining=True)
+    await bench.engine.worker_records.leave(ONE)
     clock.advance(31 * SECOND)
-    await bench.engine.presence.sweep()
-    await other.engine.presence.sweep()
-    await bench.engine.presence.beat(TWO, running=0)
+    await bench.engine.worker_records.sweep()
+    await other.engine.worker_records.sweep()
+    await bench.engine.worker_records.beat(TWO, running=0)
 
     assert await told(bench) == [
         (EventType.JOINED, ONE),
@@ -194,8 +194,8 @@ async def test_stats_count_the_workers_and_the_room_of_those_that_live(bench: Be
     bench.clock.advance(31 * SECOND)
     await join(bench, ONE, capacity=4)
     await join(bench, TWO, capacity=2)
-    await bench.engine.presence.beat(ONE, running=3)
-    await bench.engine.presence.beat(TWO, running=1, draining=True)
+    await bench.engine.worker_records.beat(ONE, running=3)
+    await bench.engine.worker_records.beat(TWO, running=1, draining=True)
 
     stats = await bench.engine.stats()
 
@@ -235,11 +235,11 @@ async def test_a_worker_shows_what_it_did_within_the_last_minute(bench: Bench) -
     bench.clock.advance(40 * SECOND)
     await bench.settle(await bench.executing(), Completed())
     await bench.settle(await bench.executing(max_retries=0), Failed(failure=BOOM))
-    await bench.engine.presence.beat(worker, running=0)
-    (now,) = await bench.engine.presence.workers()
+    await bench.engine.worker_records.beat(worker, running=0)
+    (now,) = await bench.engine.worker_records.workers()
     bench.clock.advance(40 * SECOND)
-    await bench.engine.presence.beat(worker, running=0)
-    (later,) = await bench.engine.presence.workers()
+    await bench.engine.worker_records.beat(worker, running=0)
+    (later,) = await bench.engine.worker_records.workers()
 
     assert (now.completed, now.failed) == (2, 1)
     assert (later.completed, later.failed) == (1, 1)
@@ -248,6 +248,6 @@ async def test_a_worker_shows_what_it_did_within_the_last_minute(bench: Bench) -
 async def test_a_record_that_cannot_be_read_is_left_alone(bench: Bench) -> None:
     await bench.store.put("worker", "from the future", b"?")
     await join(bench)
-    await bench.engine.presence.sweep()
+    await bench.engine.worker_records.sweep()
 
     assert await states(bench) == {ONE: WorkerState.ACTIVE}

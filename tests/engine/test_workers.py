@@ -24,7 +24,7 @@ def bench(any_store: Store) -> Bench:
 
 
 async def join(bench: Bench, worker: WorkerId = ONE, name: str = "") -> None:
-    await bench.engine.presence.register(worker, queues=["default"], capacity=4, name=name)
+    await bench.engine.worker_records.register(worker, queues=["default"], capacity=4, name=name)
 
 
 async def lose(bench: Bench, count: int = 1, worker: WorkerId = ONE) -> list[str]:
@@ -66,7 +66,7 @@ async def test_a_worker_is_asked_to_drain_by_name_from_anywhere(bench: Bench) ->
     other = Bench(store=bench.store, clock=bench.clock, batching=False)
     assert (await other.engine.workers.drain("mail")).id == ONE
     assert (await other.engine.workers.get(ONE)).drain_asked
-    assert await bench.engine.presence.beat(ONE, running=0)
+    assert await bench.engine.worker_records.beat(ONE, running=0)
     with pytest.raises(WorkerNotFound):
         await other.engine.workers.drain("nobody")
 
@@ -76,7 +76,7 @@ async def test_a_dead_worker_is_forgotten_and_no_other(bench: Bench) -> None:
     with pytest.raises(OperationRefused, match=f"worker {ONE} is active; drain it"):
         await bench.engine.workers.forget("mail")
     bench.clock.advance(bench.engine.settings.lease + SECOND)
-    await bench.engine.presence.sweep()
+    await bench.engine.worker_records.sweep()
     assert (await bench.engine.workers.forget("mail")).state is WorkerState.DEAD
     assert await bench.engine.workers.all() == []
     with pytest.raises(WorkerNotFound):

@@ -53,7 +53,7 @@ from fairlead.engine.events.publisher import Want
 from fairlead.engine.records import Form
 from fairlead.engine.runtime.clock import ManualClock
 from fairlead.engine.runtime.inline import run_inline
-from fairlead.engine.worker_records import WorkerPresence
+from fairlead.engine.worker_records import WorkerRecord
 from fairlead.storage.journal import rows
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.redis import codec
@@ -175,7 +175,7 @@ RECORDS: Final[dict[str, type[Struct] | type[int] | type[bytes]]] = {
     "circuit": Circuit,
     "schedule": ScheduleEntry,
     "operation": Operation,
-    "worker": WorkerPresence,
+    "worker": WorkerRecord,
     "throughput": worker_records._Counted,
     "lost": lost_tasks.LostNote,
     "key": ApiKey,
@@ -201,7 +201,7 @@ def _decoded(code: str) -> Iterator[str]:
 
 DECODED: Final = {
     # Held by `Form.write`, below.
-    *("QueueSettings", "Circuit", "ScheduleEntry", "Operation", "WorkerPresence", "_Counted", "LostNote", "ApiKey"),
+    *("QueueSettings", "Circuit", "ScheduleEntry", "Operation", "WorkerRecord", "_Counted", "LostNote", "ApiKey"),
     *("SessionRecord", "Upgrade", "Want", "Quarantined"),
     # Tasks, held by `accept` and by settling.
     *("Spec", "Status", "_Stored", "Rest", "Progress"),

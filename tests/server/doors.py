@@ -17,7 +17,7 @@ from fairlead.server.app import build
 from fairlead.server.auth.gate import Gate
 from fairlead.server.record_cache import FRESH, STALE
 from fairlead.server.settings import ServerSettings
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Record
 from tests.server.validating import check_answer
@@ -81,8 +81,8 @@ class Doors:
         self.engine = AdminEngine(self.store, clock=self.clock)
         self.keyring = Keyring(self.engine)
         self.gate = Gate(self.keyring, settings, keyless=keyless, hosts=hosts)
-        self.hub = Hub(self.engine, settings, self.gate)
-        self._app = build(self.hub)
+        self.state = ServerState(self.engine, settings, self.gate)
+        self._app = build(self.state)
 
     async def key(self, *roles: Role, name: str = "test", **options: Any) -> NewKey:
         return await self.keyring.create(name, roles or (Role.ADMIN,), **options)

@@ -31,7 +31,7 @@ from fairlead.core.tenancy import Role
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.server.app import build
 from fairlead.server.settings import ServerSettings
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from tests.server.prepared import SCHEDULE, furnish, prepare
@@ -89,7 +89,7 @@ class ServedApplication:
     """Its store."""
 
     def __init__(self) -> None:
-        self._hub: Hub | None = None
+        self._state: ServerState | None = None
         self._app: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,14 +110,14 @@ class ServedApplication:
         await furnish(engine)
         made = await Keyring(engine).create("schemathesis", [Role.ADMIN])
         ServedApplication.key = made.text
-        self._hub = Hub(engine, QUICK)
-        self._app = build(self._hub)
+        self._state = ServerState(engine, QUICK)
+        self._app = build(self._state)
 
     async def _close(self) -> None:
-        assert self._hub is not None
-        self._hub.stopping.set()
+        assert self._state is not None
+        self._state.stopping.set()
         await asyncio.sleep(0)  # What waits for it ends in the next turn of the loop.
-        await self._hub.engine.close()
+        await self._state.engine.close()
 
 
 class Outcome(Struct):

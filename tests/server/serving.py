@@ -19,7 +19,7 @@ from fairlead.engine.runtime.clock import ManualClock
 from fairlead.server.app import build
 from fairlead.server.auth.gate import Gate
 from fairlead.server.settings import ServerSettings
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.storage.protocol import Store
 from tests.server.validating import ValidatingTransport
 
@@ -41,9 +41,9 @@ class Service:
         self.clock = ManualClock()
         self.metrics = Metrics()
         self.engine = AdminEngine(store, settings, clock=self.clock, observers=[self.metrics])
-        self.hub = Hub(self.engine, server or ServerSettings(rate_limit=0), gate, self.metrics)
+        self.state = ServerState(self.engine, server or ServerSettings(rate_limit=0), gate, self.metrics)
         # Every answer is held to what the OpenAPI document says of it.
-        transport = ValidatingTransport(httpx.ASGITransport(build(self.hub), raise_app_exceptions=True))
+        transport = ValidatingTransport(httpx.ASGITransport(build(self.state), raise_app_exceptions=True))
         self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080", timeout=30.0)
 
     async def __aenter__(self) -> Self:

@@ -102,7 +102,7 @@ class Town:
             town.doors.clock.advance(MILLISECOND)  # No two of the short ids of operations are the same.
             town.things[owner] = await town._furnish(owner, role)
         # Whatever waits or streams ends at once.
-        town.doors.hub.stopping.set()
+        town.doors.state.stopping.set()
         return town
 
     async def call(self, owner: str, role: Role, method: str, path: str, body: Any = None) -> Said:
@@ -140,7 +140,7 @@ class Town:
         if tenant is not None:
             await engine.queues.change(queue, tenant=tenant)
         await engine.circuits.set(task_type, CircuitSettings())
-        worker = await engine.presence.register(
+        worker = await engine.worker_records.register(
             WorkerId(f"{owner}-worker"),
             queues=[queue],
             capacity=3,

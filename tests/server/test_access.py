@@ -29,7 +29,7 @@ async def answered(endpoint: Served[Any, Any], roles: Sequence[Role] | None) -> 
     """How the endpoint answers someone with these roles, or with no key at all."""
     doors = Doors()
     # Whatever waits or streams ends at once.
-    doors.hub.stopping.set()
+    doors.state.stopping.set()
     admin = await doors.key(Role.ADMIN)
     key = None if roles is None else (await doors.key(*roles)).text
     path = re.sub(r"\{[^}]*\}", ANY_ID, endpoint.path)

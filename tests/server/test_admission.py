@@ -258,7 +258,7 @@ async def test_servers_that_ask_at_once_do_not_pass_a_rate_together(servers: Ser
 async def test_most_requests_ask_nobody_whether_they_pass(servers: Servers) -> None:
     service = await servers.open(rates=(Rate(1_000, HOUR),))
     assert set(await _statuses(service, 200)) == {201}
-    rates = service.hub.admission._rates
+    rates = service.state.admission._rates
     assert rates.asked <= 20
     assert set(await _statuses(service, 1, tenant="acme")) == {201}
     tasks = [{"task_type": "echo"}] * 1_000
@@ -334,7 +334,7 @@ async def test_a_schedule_that_is_run_now_counts_and_a_replay_does_not(servers: 
 async def test_with_everything_off_nothing_is_asked_or_kept(servers: Servers) -> None:
     service = await servers.open()
     assert set(await _statuses(service, 200)) == {201}
-    assert not service.hub.admission.on
+    assert not service.state.admission.on
     assert not any([await service.engine.store.scan(kind) for kind in KINDS])
 
 
@@ -426,7 +426,7 @@ async def test_a_server_sheds_what_it_cannot_work_off() -> None:
     settings = ServerSettings(rate_limit=0, admission=AdmissionSettings(in_flight=2))
     async with Service(store, server=settings) as service:
         waiting = [asyncio.create_task(_statuses(service, 1)) for _ in range(2)]
-        await eventually(lambda: service.hub.admission.in_flight == 2)
+        await eventually(lambda: service.state.admission.in_flight == 2)
         shed = await service.client.post(PATH, json={"task_type": "echo"})
         assert (shed.status_code, shed.headers["retry-after"]) == (503, "1")
         assert shed.json()["type"].endswith("overloaded")
@@ -434,7 +434,7 @@ async def test_a_server_sheds_what_it_cannot_work_off() -> None:
         assert await service.get("/api/v1/workers"), "whoever looks is answered"
         store.free.set()
         assert [await each for each in waiting] == [[201], [201]]
-        assert service.hub.admission.in_flight == 0
+        assert service.state.admission.in_flight == 0
         assert await _statuses(service, 3) == [201] * 3
         assert _refused(service) == {"overloaded": 2}
 
@@ -444,10 +444,10 @@ async def test_what_is_cut_off_is_worked_on_no_more() -> None:
     settings = ServerSettings(rate_limit=0, admission=AdmissionSettings(in_flight=1, tiers=Tiers(2)))
     async with Service(store, server=settings) as service:
         waiting = asyncio.create_task(_statuses(service, 1))
-        await eventually(lambda: service.hub.admission.in_flight == 1)
+        await eventually(lambda: service.state.admission.in_flight == 1)
         waiting.cancel()
         await asyncio.wait([waiting])
-        assert service.hub.admission.in_flight == 0
+        assert service.state.admission.in_flight == 0
         store.free.set()
         service.advance(2)
         assert set(await _statuses(service, 1)) == {201}
@@ -517,7 +517,7 @@ async def test_of_those_at_hand_a_server_sheds_what_is_too_many() -> None:
         assert {each.result().status_code for each in waiting if each.done()} == {503}
         store.free.set()
         assert sorted([(await each).status_code for each in waiting]) == [201] * 3 + [503] * 5
-        assert server.hub.admission.in_flight == 0
+        assert server.state.admission.in_flight == 0
 
 
 # The configuration

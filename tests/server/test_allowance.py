@@ -56,7 +56,7 @@ async def test_who_opens_a_websocket_is_told_in_time() -> None:
         return {"type": "websocket.connect"}
 
     async with asyncio.timeout(PATIENCE):
-        await build(doors.hub)(websocket(), receive, send)
+        await build(doors.state)(websocket(), receive, send)
     assert said[0]["type"] == "websocket.close" and "did not answer within" in said[0]["reason"]
 
 

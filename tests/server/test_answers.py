@@ -78,7 +78,7 @@ async def test_a_worker_is_notified_once_its_heartbeat_was_answered_with_the_can
 
     any_service.advance(3)
     cancelling = asyncio.create_task(any_service.delete(f"/api/v1/tasks/{task_id}", 202, wait=1))
-    while not any_service.hub.endings._waiting:  # noqa: ASYNC110 - nothing tells that somebody waits
+    while not any_service.state.endings._waiting:  # noqa: ASYNC110 - nothing tells that somebody waits
         await asyncio.sleep(0)
     assert await any_service.engine.heartbeat([beat]) == [Pulse.CANCEL]
     assert await cancelling == {
@@ -97,7 +97,7 @@ async def test_a_worker_that_stops_a_task_has_been_notified_and_one_that_complet
         task_id = (await any_service.submit())["task_id"]
         (task,) = await any_service.claim()
         cancelling = asyncio.create_task(any_service.delete(f"/api/v1/tasks/{task_id}", wait=60))
-        while not any_service.hub.endings._waiting:  # noqa: ASYNC110 - nothing tells that somebody waits
+        while not any_service.state.endings._waiting:  # noqa: ASYNC110 - nothing tells that somebody waits
             await asyncio.sleep(0)
         await any_service.settle(task, outcome)
         answer = await cancelling
@@ -145,13 +145,13 @@ async def estimated(service: Service, status: int = 201, /, **wish: Any) -> tupl
 async def join(service: Service, capacity: int = 1, completed: int = 0) -> None:
     """Have a worker that is busy with nothing, and has completed so many tasks within the last minute."""
     worker = WorkerId("worker-1")
-    await service.engine.presence.register(worker, queues=["default"], capacity=capacity)
+    await service.engine.worker_records.register(worker, queues=["default"], capacity=capacity)
     service.advance(60)
     for _ in range(completed):
         await service.submit(priority="critical")
     for task in await service.claim(completed):
         await service.settle(task, Completed())
-    await service.engine.presence.beat(worker, running=0)
+    await service.engine.worker_records.beat(worker, running=0)
 
 
 async def test_a_submit_that_does_not_ask_is_told_no_estimate(any_service: Service) -> None:

@@ -48,8 +48,8 @@ class Straight:
 
 async def work(service: Service) -> None:
     """A worker with ten slots, that has lately run sixty tasks of two seconds; a hundred more wait for three."""
-    presence = service.engine.presence
-    await presence.register(WorkerId("worker-1"), queues=["default"], capacity=10)
+    worker_records = service.engine.worker_records
+    await worker_records.register(WorkerId("worker-1"), queues=["default"], capacity=10)
     for _ in range(6):
         await service.engine.submit_many([a_wish() for _ in range(10)])
         tasks = await service.claim(10)
@@ -58,7 +58,7 @@ async def work(service: Service) -> None:
             await service.settle(task, Completed())
     await service.engine.submit_many([a_wish() for _ in range(100)])
     service.advance(3)
-    await presence.beat(WorkerId("worker-1"), running=0)
+    await worker_records.beat(WorkerId("worker-1"), running=0)
     await Sweeper(service.engine).tidy()
 
 

@@ -162,7 +162,7 @@ async def test_a_server_that_stops_says_where_to_go_on() -> None:
         async def endless() -> AsyncIterator[bytes]:
             while True:
                 yield b'{"task_type": "a"}\n'
-                service.hub.stopping.set()
+                service.state.stopping.set()
 
         answers = results(await service.client.post(BATCH, content=endless(), headers=LINES))
         assert [each["status"] for each in answers][-1] == 503

@@ -13,7 +13,7 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.server.app import ENDPOINTS, build
 from fairlead.server.routes.dashboard import PATHS, POLICY, Dashboard
 from fairlead.server.settings import ServerSettings
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.storage.memory import MemoryStore
 from tests.server.serving import Service
 
@@ -45,7 +45,7 @@ async def engine() -> AsyncIterator[AdminEngine]:
 def caller(
     engine: AdminEngine, folder: Path, settings: ServerSettings | None = None, root_path: str = ""
 ) -> httpx.AsyncClient:
-    application = build(Hub(engine, settings), Dashboard(folder).endpoints)
+    application = build(ServerState(engine, settings), Dashboard(folder).endpoints)
     transport = httpx.ASGITransport(application, root_path=root_path)
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
@@ -136,10 +136,10 @@ async def test_the_history_is_made_of_samples(in_memory: Service) -> None:
     assert (await in_memory.get("/api/v1/queue/history"))["samples"] == []
     await in_memory.submit(priority="high")
     in_memory.advance(5)
-    await in_memory.hub.history.take()
+    await in_memory.state.history.take()
     (task,) = await in_memory.claim()
     assert task.id
-    await in_memory.hub.history.take()
+    await in_memory.state.history.take()
     before, after = (await in_memory.get("/api/v1/queue/history"))["samples"]
     assert before["depths"] == {"critical": 0, "high": 1, "medium": 0, "low": 0}
     assert (before["oldest_age_seconds"], before["executing"]) == (5.0, 0)
@@ -148,5 +148,5 @@ async def test_the_history_is_made_of_samples(in_memory: Service) -> None:
 
 async def test_the_history_forgets_what_is_old(in_memory: Service) -> None:
     for _ in range(400):
-        await in_memory.hub.history.take()
+        await in_memory.state.history.take()
     assert len((await in_memory.get("/api/v1/queue/history"))["samples"]) == 360

@@ -146,18 +146,18 @@ async def test_all_polls_end_when_the_server_stops(line: Line) -> None:
 async def test_a_long_poll_is_answered_when_a_task_comes(service: Service) -> None:
     hand = await Hand.hired(service)
     polling = asyncio.create_task(hand.poll(wait_seconds=60))
-    await eventually(lambda: service.hub.dispatcher.waiting == 1)
+    await eventually(lambda: service.state.dispatcher.waiting == 1)
     submitted = await service.submit()
     (task,) = await polling
     assert task["task_id"] == submitted["task_id"]
-    service.hub.stopping.set()
+    service.state.stopping.set()
 
 
 async def test_a_long_poll_ends_by_itself(in_memory: Service) -> None:
     hand = await Hand.hired(in_memory)
     assert await hand.poll(wait_seconds=0.01) == []
     assert await hand.poll(0, wait_seconds=0.01) == []
-    in_memory.hub.stopping.set()
+    in_memory.state.stopping.set()
 
 
 class Caller:
@@ -173,7 +173,7 @@ class Caller:
             "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")], "root_path": "",
             "scheme": "http", "http_version": "1.1", "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
         }  # fmt: skip
-        self.answering = asyncio.create_task(self._call(build(service.hub), scope))
+        self.answering = asyncio.create_task(self._call(build(service.state), scope))
 
     def hang_up(self) -> None:
         self._hung_up.set()
@@ -196,7 +196,7 @@ async def test_tasks_for_a_caller_that_has_gone_wait_again_at_once(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand = await Hand.hired(service)
-    claim = service.hub.dispatcher.claim
+    claim = service.state.dispatcher.claim
     caller: Caller
 
     async def claim_while_it_hangs_up(*arguments: Any) -> list[Task]:
@@ -208,24 +208,24 @@ async def test_tasks_for_a_caller_that_has_gone_wait_again_at_once(
                 await asyncio.sleep(0)
         return tasks
 
-    monkeypatch.setattr(service.hub.dispatcher, "claim", claim_while_it_hangs_up)
+    monkeypatch.setattr(service.state.dispatcher, "claim", claim_while_it_hangs_up)
     caller = Caller(service, f"/internal/workers/{hand.id}/poll", {"available_capacity": 1, "wait_seconds": 60})
-    await eventually(lambda: service.hub.dispatcher.waiting == 1)
+    await eventually(lambda: service.state.dispatcher.waiting == 1)
     submitted = await service.submit()
     await caller.answering
     assert caller.sent == []
     task = await service.engine.get(submitted["task_id"])
     assert (task.state, task.status.reason, task.status.retries) == (State.QUEUED, Reason.HANDED_BACK, 0)
-    service.hub.stopping.set()
+    service.state.stopping.set()
 
 
 async def test_a_caller_that_hangs_up_while_it_waits_takes_nothing(in_memory: Service) -> None:
     hand = await Hand.hired(in_memory)
     caller = Caller(in_memory, f"/internal/workers/{hand.id}/poll", {"available_capacity": 1, "wait_seconds": 60})
-    await eventually(lambda: in_memory.hub.dispatcher.waiting == 1)
+    await eventually(lambda: in_memory.state.dispatcher.waiting == 1)
     caller.hang_up()
     await caller.answering
     assert caller.sent == []
     await in_memory.submit()
     assert len(await hand.poll()) == 1
-    in_memory.hub.stopping.set()
+    in_memory.state.stopping.set()

@@ -119,7 +119,7 @@ async def test_queue_depths_and_metrics_are_told_now_and_then(monkeypatch: pytes
 
 async def test_a_listener_hears_only_what_it_asked_for_and_may_ask_anew() -> None:
     async with serving(MemoryStore()) as server, listening(server, "?types=task.completed&queue=b") as connection:
-        engine = server.hub.engine
+        engine = server.state.engine
 
         async def run(queue: str) -> str:
             task = (await engine.submit(Submission(type="mail", queue=queue))).task
@@ -153,7 +153,7 @@ async def test_a_wish_that_cannot_be_met_is_answered_and_the_old_one_stays(said:
         assert words in error["data"]["detail"]
         await connection.send("ping")
         await heard(connection, "pong")
-        await server.hub.engine.submit(Submission(type="mail"))
+        await server.state.engine.submit(Submission(type="mail"))
         await heard(connection, "task.submitted")
 
 
@@ -240,7 +240,7 @@ async def test_a_tenant_is_told_of_the_depths_of_its_own_queues_and_of_none_with
     await engine.queues.change("mine", tenant="acme")
     for queue, tenant in (("mine", None), ("shared", "acme"), ("shared", None), ("shared", "umbrella")):
         await engine.submit(Submission(type="mail", queue=queue, tenant=tenant))
-    await engine.presence.register(WorkerId("free-1"), queues=["mine", "shared"], capacity=5)
+    await engine.worker_records.register(WorkerId("free-1"), queues=["mine", "shared"], capacity=5)
     ring = Keyring(engine)
     acme, umbrella, anybody = [
         {"Authorization": f"Bearer {(await ring.create('k', [Role.READ], tenant=tenant)).text}"}
@@ -257,7 +257,7 @@ async def test_a_tenant_is_told_of_the_depths_of_its_own_queues_and_of_none_with
         assert (metrics["data"]["states"]["queued"], metrics["data"]["workers"]["active"]) == (1, 0)
         (depth,) = await heard(all_of_it, "queue.depth")
         assert set(depth["data"]["queues"]) == {"mine", "shared"}
-        await server.hub.engine.submit(Submission(type="mail", tenant="umbrella"))
+        await server.state.engine.submit(Submission(type="mail", tenant="umbrella"))
         async with asyncio.timeout(PATIENCE):
             assert json.loads(await nothing.recv())["type"] == "task.submitted"
 
@@ -266,18 +266,18 @@ async def test_a_slow_listener_is_dropped_with_a_reason_and_others_are_not(monke
     monkeypatch.setattr(broadcast, "BACKLOG", 3)
     store = MemoryStore()
     async with serving(store) as server, listening(server) as slow:
-        hub = server.hub
-        ((listener,),) = hub.broadcast._listeners.values()
+        state = server.state
+        ((listener,),) = state.broadcast._listeners.values()
         # As if its connection took nothing: what waits is never taken.
         monkeypatch.setattr(listener, "take", asyncio.Future)
         await slow.send("ping")
         await heard(slow, "pong")
-        await hub.engine.submit_many([Submission(type="mail") for _ in range(10)])
+        await state.engine.submit_many([Submission(type="mail") for _ in range(10)])
         async with asyncio.timeout(PATIENCE):
             await slow.wait_closed()
         assert slow.close_code == 1013
         assert "too slow" in (slow.close_reason or "")
-        assert len(hub.broadcast._listeners) == 0
+        assert len(state.broadcast._listeners) == 0
 
 
 async def test_a_server_that_stops_says_so() -> None:
@@ -291,9 +291,9 @@ async def test_a_server_that_stops_says_so() -> None:
 async def test_nothing_is_read_or_published_when_nobody_listens() -> None:
     async with serving(MemoryStore()) as server:
         async with listening(server):
-            assert server.hub.broadcast._duties
+            assert server.state.broadcast._duties
         async with asyncio.timeout(PATIENCE):
-            while server.hub.broadcast._duties:  # noqa: ASYNC110
+            while server.state.broadcast._duties:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 
@@ -329,7 +329,7 @@ async def test_the_stream_replays_what_was_missed_and_goes_on_without_gap_or_rep
 ) -> None:
     path = "/api/v1/events?types=task.submitted"
     async with serving(stores[0]) as server, serving(stores[1]) as other:
-        engine = server.hub.engine
+        engine = server.state.engine
         async with streaming(server, path) as stream:
             first = (await engine.submit(Submission(type="mail"))).task
             told = await anext(stream)
@@ -352,7 +352,7 @@ async def test_a_long_replay_is_told_whole(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(broadcast, "_PAGE", 7)
     store = MemoryStore()
     async with serving(store) as server:
-        engine = server.hub.engine
+        engine = server.state.engine
         await engine.feed.want()
         start = await engine.feed.end()
         answers = await engine.submit_many([Submission(type="mail")] * 50)

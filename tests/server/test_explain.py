@@ -27,7 +27,7 @@ async def explained(service: Service, task_id: str) -> Any:
 
 async def join(service: Service, **what: Any) -> None:
     about: dict[str, Any] = {"queues": ["default"], "capacity": 4} | what
-    await service.engine.presence.register(WorkerId("one"), **about)
+    await service.engine.worker_records.register(WorkerId("one"), **about)
     service.advance(submit.FRESH / SECOND)
 
 

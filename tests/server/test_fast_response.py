@@ -28,7 +28,7 @@ async def test_it_carries_the_same_headers_as_an_answer_by_asgi() -> None:
     async with running() as server:
         async with httpx.AsyncClient(base_url=server.url) as client:
             direct = await client.get("/api/v1/queue/stats")
-        transport = httpx.ASGITransport(build(server.hub))
+        transport = httpx.ASGITransport(build(server.state))
         async with httpx.AsyncClient(transport=transport, base_url=server.url) as client:
             plain = await client.get("/api/v1/queue/stats")
     assert direct.content == plain.content
@@ -40,7 +40,7 @@ async def test_a_body_in_pieces_is_waited_for() -> None:
     async with running() as server:
         said = await said_to(server, HEAD + LAST + b"\r\n", TASK[:5], TASK[5:])
         assert answers_in(said) == [b"201"]
-        assert len(await server.hub.engine.find()) == 1
+        assert len(await server.state.engine.find()) == 1
 
 
 async def test_requests_in_one_breath_are_answered_in_their_order() -> None:
@@ -62,6 +62,6 @@ async def test_who_leaves_during_a_long_poll_is_noticed() -> None:
     async with running() as server, httpx.AsyncClient(base_url=server.url, timeout=60) as client:
         worker = (await client.post("/internal/workers/register", json={})).json()["worker_id"]
         poll = asyncio.create_task(client.post(f"/internal/workers/{worker}/poll", json={"wait_seconds": 50}))
-        await eventually(lambda: server.hub.dispatcher.waiting == 1, "the poll")
+        await eventually(lambda: server.state.dispatcher.waiting == 1, "the poll")
         poll.cancel()
-        await eventually(lambda: server.hub.dispatcher.waiting == 0, "its end")
+        await eventually(lambda: server.state.dispatcher.waiting == 0, "its end")

@@ -16,7 +16,7 @@ from fairlead.core.identity import TaskId
 from fairlead.core.task import State, Task
 from fairlead.core.tenancy import Role
 from fairlead.server.settings import ServerSettings
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.storage.open import open_store
 from tests.server.doors import Doors
 from tests.server.serving import Service
@@ -254,10 +254,10 @@ async def test_the_workers_that_do_not_say_what_they_run_share_one_listing(in_me
     for worker in crew:
         await in_memory.submit()
         await worker.take()
-    listed = in_memory.hub.held.listings
+    listed = in_memory.state.held.listings
     for worker in crew:
         await beat(worker)
-    assert in_memory.hub.held.listings == listed + 1
+    assert in_memory.state.held.listings == listed + 1
     assert [task.status.beats for task in await in_memory.engine.find()] == [1] * 20
 
 
@@ -271,14 +271,14 @@ async def test_a_crowd_of_tasks_is_renewed_however_many_pages_it_has(in_memory: 
 
 
 async def test_a_server_gives_out_what_another_one_renews(service: Service) -> None:
-    other = Hub(service.engine, ServerSettings(rate_limit=0))
+    other = ServerState(service.engine, ServerSettings(rate_limit=0))
     await service.submit()
     worker = await Hand.hired(service)
     await beat(worker)
     task = await worker.take()
     for _ in range(4):
         service.advance(BEAT)
-        present = next(each for each in await service.engine.presence.workers() if each.id == worker.id)
+        present = next(each for each in await service.engine.worker_records.workers() if each.id == worker.id)
         held = await other.held.of(present.id, present.registration)
         assert [task_id for task_id, _ in held] == [task["task_id"]]
         await beat(worker)

@@ -188,7 +188,7 @@ async def test_stats_are_summed_over_queues(service: Service) -> None:
     service.advance(5)
     await service.submit(priority="high", queue="b")
     await service.submit(priority="low", queue="b", delay_seconds=60)
-    await service.engine.presence.register(WorkerId("worker-1"), queues=["a"], capacity=4)
+    await service.engine.worker_records.register(WorkerId("worker-1"), queues=["a"], capacity=4)
     stats = await service.get("/api/v1/queue/stats")
     assert {name: (each["depth"], each["oldest_age_seconds"]) for name, each in stats["queues"].items()} == {
         "critical": (0, 0.0),
@@ -211,7 +211,7 @@ async def test_stats_are_summed_over_queues(service: Service) -> None:
 async def test_throughput_is_what_ended_lately(service: Service) -> None:
     await service.ended(Completed())
     await service.ended(Failed(failure=BOOM), max_retries=0)
-    await service.engine.presence.report()
+    await service.engine.worker_records.report()
     stats = await service.get("/api/v1/queue/stats")
     assert stats["throughput"] == {"completed_last_minute": 1, "failed_last_minute": 1}
 
@@ -219,7 +219,7 @@ async def test_throughput_is_what_ended_lately(service: Service) -> None:
 async def test_a_server_is_alive_and_ready(service: Service) -> None:
     for path in ("/healthz", "/readyz"):
         assert (await service.get(path))["status"] == "ok"
-    service.hub.stopping.set()
+    service.state.stopping.set()
     assert "shutting down" in (await service.get("/readyz", 503))["detail"]
     await service.get("/healthz")
 

@@ -39,9 +39,9 @@ async def test_it_shows_how_the_store_stands(in_memory: Service) -> None:
     (task,) = await in_memory.claim(queues=["mail"])
     await in_memory.settle(task, Failed(failure=BOOM))
     await in_memory.submit(queue="mail", priority="low")
-    presence = in_memory.engine.presence
-    await presence.register(WorkerId("one"), queues=["mail"], capacity=4)
-    await presence.beat(WorkerId("one"), running=3)
+    worker_records = in_memory.engine.worker_records
+    await worker_records.register(WorkerId("one"), queues=["mail"], capacity=4)
+    await worker_records.beat(WorkerId("one"), running=3)
     page = await scrape(in_memory)
     assert page.value("fairlead_queue_depth", queue="mail", priority="low") == 1
     assert page.value("fairlead_queue_oldest_age_seconds", queue="mail", priority="low") == 1
@@ -194,13 +194,13 @@ async def test_a_scrape_asks_for_one_tally_and_no_more_than_once_a_second() -> N
 
 @pytest.mark.parametrize("status", ["active", "paused", "draining", "dead"])
 async def test_workers_are_counted_by_how_they_stand(in_memory: Service, status: str) -> None:
-    presence = in_memory.engine.presence
-    await presence.register(WorkerId("one"), queues=["default"], capacity=4)
-    await presence.beat(WorkerId("one"), running=0, draining=status == "draining")
+    worker_records = in_memory.engine.worker_records
+    await worker_records.register(WorkerId("one"), queues=["default"], capacity=4)
+    await worker_records.beat(WorkerId("one"), running=0, draining=status == "draining")
     if status == "dead":
         in_memory.advance(60)
     if status == "paused":
-        await presence.pause(WorkerId("one"))
+        await worker_records.pause(WorkerId("one"))
     page = await scrape(in_memory)
     assert {word: page.value("fairlead_workers", status=word) for word in WORKER_WORDS} == {
         "active": 0, "paused": 0, "draining": 0, "dead": 0, status: 1

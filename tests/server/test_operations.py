@@ -141,7 +141,7 @@ async def test_a_moment_that_cannot_be_shown_is_refused_and_not_kept(
 
 async def test_a_key_of_a_tenant_sees_and_touches_its_own_only() -> None:
     doors = Doors()
-    store = doors.hub.engine.store
+    store = doors.state.engine.store
     await stock(store, [a_dead_letter(n, tenant="acme" if n % 2 else "other") for n in range(6)])
     acme = (await doors.key(Role.ADMIN, tenant="acme")).text
     other = (await doors.key(Role.ADMIN, tenant="other")).text
@@ -157,6 +157,6 @@ async def test_a_key_of_a_tenant_sees_and_touches_its_own_only() -> None:
     assert begun["expected"] == 3
     assert (await doors.call("GET", f"{OPERATIONS}/{begun['operation_id']}", key=other)).status == 404
     assert (await doors.call("GET", OPERATIONS, key=other)).json["operations"] == []
-    await doors.hub.engine.operations.operator.once()
+    await doors.state.engine.operations.operator.once()
     assert (await doors.call("GET", f"{OPERATIONS}/{begun['operation_id']}", key=acme)).json["done"] == 3
     assert (await doors.call("GET", GROUPS, key=other)).json["total"] == 3

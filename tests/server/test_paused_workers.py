@@ -70,14 +70,14 @@ async def test_a_worker_that_nobody_knows_cannot_be_paused(service: Service) -> 
 
 
 async def test_a_long_poll_of_a_paused_worker_gets_a_task_once_it_is_resumed(service: Service) -> None:
-    service.hub.dispatcher._recheck = 0.01
+    service.state.dispatcher._recheck = 0.01
     hand = await Hand.hired(service)
     await pause(service, hand)
     task = await service.submit()
     polling = asyncio.create_task(hand.poll(wait_seconds=60))
     for _ in range(5):
         assert (await hand.heartbeat())["paused"]
-    assert not polling.done() and service.hub.dispatcher.waiting == 0
+    assert not polling.done() and service.state.dispatcher.waiting == 0
     await pause(service, hand, "resume")
     assert [each["task_id"] for each in await polling] == [task["task_id"]]
 
@@ -98,9 +98,9 @@ async def tasks_of(line: Line, number: int) -> list[Task]:
 async def test_a_worker_that_is_paused_while_it_waits_does_not_keep_a_task_from_those_behind_it() -> None:
     line = Line()
     for number in range(3):
-        await line.engine.presence.register(WorkerId(f"worker-{number}"), queues=["default"], capacity=1)
+        await line.engine.worker_records.register(WorkerId(f"worker-{number}"), queues=["default"], capacity=1)
         await line.wait()
-    await line.engine.presence.pause(WorkerId("worker-0"))
+    await line.engine.worker_records.pause(WorkerId("worker-0"))
     task = await line.submit()
     assert [each.id for each in await tasks_of(line, 1)] == [task.id]
     await line.until(lambda: line.dispatcher.waiting == 1)
@@ -112,8 +112,8 @@ async def test_a_worker_that_is_paused_while_it_waits_does_not_keep_a_task_from_
 async def test_a_paused_poll_ends_when_the_server_stops_and_when_its_caller_has_gone() -> None:
     line = Line()
     for number in range(2):
-        await line.engine.presence.register(WorkerId(f"worker-{number}"), queues=["default"], capacity=1)
-        await line.engine.presence.pause(WorkerId(f"worker-{number}"))
+        await line.engine.worker_records.register(WorkerId(f"worker-{number}"), queues=["default"], capacity=1)
+        await line.engine.worker_records.pause(WorkerId(f"worker-{number}"))
     await line.engine.submit(Submission(type="work"))
     gone: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     first = asyncio.create_task(line.dispatcher.poll(WorkerId("worker-0"), ANY, 1, 60.0, gone))

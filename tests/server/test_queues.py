@@ -197,7 +197,7 @@ async def test_a_key_that_is_bound_to_a_tenant_cannot_change_what_all_share(in_m
 
 
 async def test_a_worker_is_shown_with_its_tasks_and_drained(service: Service) -> None:
-    await service.engine.presence.register(
+    await service.engine.worker_records.register(
         WorkerId("worker-1"), queues=["default"], capacity=3, capabilities=["gpu"], host="h", pid=7, version="1.2"
     )
     submitted = await service.submit()
@@ -211,11 +211,11 @@ async def test_a_worker_is_shown_with_its_tasks_and_drained(service: Service) ->
     assert not whole["drain_requested"]
     assert (await service.post("/api/v1/workers/worker-1/drain"))["worker_id"] == "worker-1"
     assert (await service.get("/api/v1/workers/worker-1"))["drain_requested"]
-    assert await service.engine.presence.beat(WorkerId("worker-1"), running=1)
+    assert await service.engine.worker_records.beat(WorkerId("worker-1"), running=1)
 
 
 async def test_a_lost_worker_is_shown_with_what_became_of_its_tasks(service: Service) -> None:
-    await service.engine.presence.register(WorkerId("worker-1"), queues=["default"], capacity=3)
+    await service.engine.worker_records.register(WorkerId("worker-1"), queues=["default"], capacity=3)
     submitted = await service.submit()
     await service.claim()
     service.advance(60)
@@ -233,8 +233,8 @@ async def test_an_unknown_worker_is_not_found(in_memory: Service) -> None:
 
 
 async def test_a_caller_sees_only_its_own_tenants_workers_and_their_own_tasks(in_memory: Service) -> None:
-    await in_memory.engine.presence.register(WorkerId("worker-1"), queues=["default"], capacity=3, tenant="acme")
-    await in_memory.engine.presence.register(WorkerId("worker-2"), queues=["default"], capacity=3)
+    await in_memory.engine.worker_records.register(WorkerId("worker-1"), queues=["default"], capacity=3, tenant="acme")
+    await in_memory.engine.worker_records.register(WorkerId("worker-2"), queues=["default"], capacity=3)
     await in_memory.submit(tenant="acme")
     await in_memory.submit(tenant="other")
     await in_memory.claim(2)

@@ -193,7 +193,7 @@ async def test_a_poll_of_a_revoked_key_gives_no_task(house: House) -> None:
     async with httpx.AsyncClient(base_url=house.server.url, headers=headers, timeout=PATIENCE) as client:
         worker = (await client.post("/internal/workers/register", json={})).json()["worker_id"]
         poll = asyncio.create_task(client.post(f"/internal/workers/{worker}/poll", json={"wait_seconds": 50}))
-        await eventually(lambda: house.server.hub.dispatcher.waiting == 1, "the poll")
+        await eventually(lambda: house.server.state.dispatcher.waiting == 1, "the poll")
         await house.revoke(Role.WORK)
         house.clock.advance(SECOND)
         submitted = await house.engine.submit(Submission(type="mail"))
@@ -207,7 +207,7 @@ async def test_a_wait_of_a_revoked_key_tells_nothing(house: House) -> None:
     headers = await house.key(Role.READ)
     async with httpx.AsyncClient(base_url=house.server.url, headers=headers, timeout=PATIENCE) as client:
         wait = asyncio.create_task(client.get(f"/api/v1/tasks/{submitted.task.id}?wait=50"))
-        await eventually(lambda: bool(house.server.hub.endings._waiting), "the wait")
+        await eventually(lambda: bool(house.server.state.endings._waiting), "the wait")
         await house.revoke(Role.READ)
         await house.engine.cancel(submitted.task.id)
         assert (await wait).status_code == 401

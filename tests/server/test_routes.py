@@ -15,7 +15,7 @@ from fairlead.server.docs.openapi import operation_id
 from fairlead.server.docs.pages import inline, page
 from fairlead.server.docs.schema_text import curl
 from fairlead.server.http.problems import KINDS
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.storage.memory import MemoryStore
 from tests.server.validating import DOCUMENT, ValidatingTransport
 
@@ -53,7 +53,7 @@ class Reader(HTMLParser):
 async def reader() -> AsyncIterator[httpx.AsyncClient]:
     """Somebody without a key."""
     engine = AdminEngine(MemoryStore())
-    transport = ValidatingTransport(httpx.ASGITransport(build(Hub(engine))))
+    transport = ValidatingTransport(httpx.ASGITransport(build(ServerState(engine))))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
     await engine.close()

@@ -257,7 +257,7 @@ def plain(answer: httpx.Response) -> tuple[int, dict[str, str], Any]:
 async def test_each_is_answered_as_the_ordinary_way_answers_it(wish: str, head: str) -> None:
     engine = Noting(queue_bound=3, payload_limit=1_000)
     async with serving(engine) as (server, client):
-        ordinary = httpx.AsyncClient(transport=httpx.ASGITransport(build(server.hub)), base_url=server.url)
+        ordinary = httpx.AsyncClient(transport=httpx.ASGITransport(build(server.state)), base_url=server.url)
         await engine.submit(Submission(type="echo", idempotency_key="taken"))
         for _ in range(3):
             await engine.submit(Submission(type="echo", queue="full"))

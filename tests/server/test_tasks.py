@@ -278,7 +278,7 @@ async def test_a_wait_is_bounded_and_ends_when_the_server_stops(service: Service
     assert (await service.show(task_id, wait=0.01))["status"] == "queued"
     waiting = asyncio.create_task(service.show(task_id, wait=1e300))
     await asyncio.sleep(0)
-    service.hub.stopping.set()
+    service.state.stopping.set()
     assert (await waiting)["status"] == "queued"
 
 
@@ -297,7 +297,7 @@ async def test_the_worker_of_an_executing_task_is_asked_to_stop_it(service: Serv
     assert (answer["task_id"], answer["status"], answer["was_executing"]) == (task_id, "cancel_requested", True)
     assert (await service.show(task_id))["cancel_requested"] is True
     cancelling = asyncio.create_task(service.delete(f"/api/v1/tasks/{task_id}", wait=30))
-    while not service.hub.endings._waiting:  # noqa: ASYNC110 - nothing tells that somebody waits
+    while not service.state.endings._waiting:  # noqa: ASYNC110 - nothing tells that somebody waits
         await asyncio.sleep(0)
     await service.settle(task, CancelConfirmed())
     answer = await cancelling

@@ -166,7 +166,7 @@ async def test_a_warning_names_no_queue_of_others(caller: Caller) -> None:
     await caller.bind(theirs="umbrella")
     caller.use("umbrella")
     await caller.register(queues=["theirs"])
-    await caller.service.engine.presence.register(WorkerId("free-1"), queues=["elsewhere", "other"], capacity=1)
+    await caller.service.engine.worker_records.register(WorkerId("free-1"), queues=["elsewhere", "other"], capacity=1)
     caller.use("acme")
     told = await caller.service.submit(queue="mine")
     assert [each["code"] for each in told["warnings"]] == ["queue_unserved"]
@@ -178,7 +178,7 @@ async def test_a_warning_names_no_queue_of_others(caller: Caller) -> None:
 
 async def test_who_could_take_an_own_task_is_counted_and_named_only_if_it_is_an_own_worker(caller: Caller) -> None:
     await caller.bind(mine="acme")
-    await caller.service.engine.presence.register(WorkerId("free-1"), queues=["mine", "elsewhere"], capacity=1)
+    await caller.service.engine.worker_records.register(WorkerId("free-1"), queues=["mine", "elsewhere"], capacity=1)
     worker = (await caller.register(queues=["mine"]))["worker_id"]
     own = (await caller.service.submit(queue="mine"))["task_id"]
     forecast = (await caller.service.get(f"/api/v1/tasks/{own}/explain"))["forecast"]
@@ -189,9 +189,9 @@ async def test_who_could_take_an_own_task_is_counted_and_named_only_if_it_is_an_
 async def test_many_submits_at_once_are_told_of_doubts_each_by_its_own_tenant(caller: Caller) -> None:
     from fairlead.server.routes.batch_submit import store_all
 
-    await caller.service.engine.presence.register(WorkerId("w"), queues=["hidden"], capacity=1)
+    await caller.service.engine.worker_records.register(WorkerId("w"), queues=["hidden"], capacity=1)
     callers = [Principal("a", frozenset({Role.SUBMIT}), tenant="acme"), Principal("b", frozenset({Role.SUBMIT}))]
-    said = await store_all(caller.service.hub, [Submission(type="a"), Submission(type="a")], callers)
+    said = await store_all(caller.service.state, [Submission(type="a"), Submission(type="a")], callers)
     told = ["hidden" in msgspec.json.encode(each).decode() for each in said if not isinstance(each, Exception)]
     assert told == [False, True]
 
@@ -265,11 +265,11 @@ async def test_a_poll_that_waits_takes_nothing_from_a_queue_that_is_unbound_mean
     polling = asyncio.create_task(
         caller.service.client.post(f"/internal/workers/{worker}/poll", json={"wait_seconds": 5.0})
     )
-    while not caller.service.hub.dispatcher.waiting:  # noqa: ASYNC110 - nothing tells of a poll that waits
+    while not caller.service.state.dispatcher.waiting:  # noqa: ASYNC110 - nothing tells of a poll that waits
         await asyncio.sleep(0)
     await caller.service.engine.queues.change("mine", tenant=None)
     task = (await caller.service.engine.submit(Submission(type="a", queue="mine", tenant="umbrella"))).task
-    caller.service.hub.stopping.set()
+    caller.service.state.stopping.set()
     assert (await polling).json()["tasks"] == []
     assert (await caller.service.engine.get(task.id)).state is State.QUEUED
 
@@ -312,7 +312,7 @@ async def test_a_worker_id_belongs_to_the_key_that_registered_it(caller: Caller)
 async def test_a_worker_that_an_older_server_registered_registers_again_and_keeps_its_leases(caller: Caller) -> None:
     await caller.bind(mine="acme")
     engine = caller.service.engine
-    await engine.presence.register(WorkerId("old-1"), queues=["mine"], capacity=1)
+    await engine.worker_records.register(WorkerId("old-1"), queues=["mine"], capacity=1)
     await caller.service.submit(queue="mine")
     (task,) = await engine.claim(WorkerId("old-1"), ["mine"], limit=1)
     said = {"task_id": task.id, "lease": seal(task)}
@@ -325,7 +325,7 @@ async def test_a_worker_that_an_older_server_registered_registers_again_and_keep
 
 async def test_a_worker_that_uses_the_store_itself_is_no_keys(caller: Caller) -> None:
     await caller.bind(mine="acme")
-    await caller.service.engine.presence.register(WorkerId("direct-1"), queues=["mine"], capacity=1, pid=7)
+    await caller.service.engine.worker_records.register(WorkerId("direct-1"), queues=["mine"], capacity=1, pid=7)
     await caller.register(403, queues=["mine"], worker_id="direct-1")
     await caller.poll("direct-1", 404)
     await caller.service.post("/api/v1/workers/direct-1/drain", status=404)
@@ -476,16 +476,16 @@ async def test_counts_are_of_queues_that_are_bound_to_the_tenant(caller: Caller)
 async def test_events_are_of_the_tenants_own_tasks_workers_and_queues(caller: Caller) -> None:
     engine = caller.service.engine
     await caller.bind(mine="acme", theirs="umbrella")
-    view = View(caller.service.hub, Principal("acme", frozenset({Role.READ}), tenant="acme"))
+    view = View(caller.service.state, Principal("acme", frozenset({Role.READ}), tenant="acme"))
     heard: list[Any] = []
     async with view.listen(await view.wanted((), None, None)) as listening:
         other = (await engine.submit(Submission(type="secret", tenant="umbrella"))).task
         await engine.submit(Submission(type="secret"))
-        await engine.presence.register(WorkerId("theirs-1"), queues=["theirs"], capacity=1, tenant="umbrella")
+        await engine.worker_records.register(WorkerId("theirs-1"), queues=["theirs"], capacity=1, tenant="umbrella")
         await engine.queues.pause("theirs")
         await engine.queues.pause("shared")
         await engine.queues.pause_type("secret")
-        await engine.presence.register(WorkerId("mine-1"), queues=["mine"], capacity=1, tenant="acme")
+        await engine.worker_records.register(WorkerId("mine-1"), queues=["mine"], capacity=1, tenant="acme")
         await engine.queues.pause("mine")
         last = (await engine.submit(Submission(type="own", queue="mine"))).task
         while not any(each.type == EventType.SUBMITTED for each in heard):
@@ -511,7 +511,7 @@ def test_nothing_but_the_view_leads_an_endpoint_to_everything() -> None:
         for path in folder.glob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute)
-        and node.attr in ("_hub", "_engine", "_store")
+        and node.attr in ("_state", "_engine", "_store")
         and not (isinstance(node.value, ast.Name) and node.value.id == "self")
     ]
     assert reached == []
@@ -520,7 +520,7 @@ def test_nothing_but_the_view_leads_an_endpoint_to_everything() -> None:
 async def test_the_way_to_everything_refuses_who_is_bound_to_a_tenant(caller: Caller) -> None:
     from fairlead.core.errors import Forbidden
 
-    view = View(caller.service.hub, Principal("acme", frozenset(Role), tenant="acme"))
+    view = View(caller.service.state, Principal("acme", frozenset(Role), tenant="acme"))
     with pytest.raises(Forbidden, match="this concerns all tenants"):
-        _ = view.hub
-    assert View(caller.service.hub, Principal("any", frozenset(Role))).hub is caller.service.hub
+        _ = view.state
+    assert View(caller.service.state, Principal("any", frozenset(Role))).state is caller.service.state

@@ -139,7 +139,7 @@ async def test_both_ways_take_and_refuse_the_same_requests_and_nothing_is_smuggl
             here, there = await asyncio.gather(answer_to(short, raw), answer_to(other, raw))
             answered[name], ordinary[name] = statuses(here), statuses(there)
             reasons[name] = problems(here), problems(there)
-        stored = [task.spec.type for task in await short.hub.engine.find(limit=1_000)]
+        stored = [task.spec.type for task in await short.state.engine.find(limit=1_000)]
     assert answered == {name: expected for name, (_, expected) in wanted.items()}
     assert ordinary == answered
     assert {name: here for name, (here, _) in reasons.items()} == {name: there for name, (_, there) in reasons.items()}
@@ -251,7 +251,7 @@ async def test_what_was_accepted_is_answered_though_the_body_behind_it_breaks_of
         await store.asked.wait()
         store.free.set()
         assert statuses(await caller.rest()) == (201, 400)
-        assert len(await server.hub.engine.find()) == 1
+        assert len(await server.state.engine.find()) == 1
 
 
 async def test_a_body_that_breaks_while_it_is_read_is_refused() -> None:
@@ -314,7 +314,7 @@ async def test_thirty_megabytes_of_what_is_no_body_take_no_memory(begun: bytes) 
                 break
         assert tracemalloc.get_traced_memory()[1] - before < 4_000_000
         assert statuses(await caller.rest()) in ((400,), (431,), ())
-        assert await server.hub.engine.find() == []
+        assert await server.state.engine.find() == []
 
 
 # How long one may hold on to a connection
@@ -412,7 +412,7 @@ async def test_one_that_is_too_many_is_told_so_when_none_is_idle() -> None:
         callers[0].writer.close()
         await eventually(lambda: len(connections(server)) == 2, "the leaving")
         assert statuses(await answer_to(server, submit())) == (201,)
-        assert await server.hub.engine.find() != []
+        assert await server.state.engine.find() != []
 
 
 async def test_a_proxy_that_is_trusted_has_as_many_as_there_are() -> None:

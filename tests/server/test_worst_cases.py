@@ -21,7 +21,7 @@ from fairlead.engine.engine import Settlement
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.server.app import build
 from fairlead.server.settings import ServerSettings
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.storage.open import open_store
 from fairlead.storage.url import with_option
 from tests.server.loop_time import slowest_callback
@@ -242,7 +242,7 @@ async def furnish(engine: AdminEngine, app: ASGIApp) -> str:
 
 
 async def test_nothing_that_is_sent_holds_up_the_event_loop(engine: AdminEngine) -> None:
-    app = build(Hub(engine, ServerSettings(rate_limit=0), metrics=Metrics()))
+    app = build(ServerState(engine, ServerSettings(rate_limit=0), metrics=Metrics()))
     worker = await furnish(engine, app)
     slow: dict[str, str] = {}
     for name, case in CASES.items():

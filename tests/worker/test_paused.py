@@ -52,7 +52,7 @@ async def test_a_paused_worker_finishes_what_it_runs_and_takes_more_once_it_is_r
     crew.handle(slow)
     async with crew.working() as worker:
         running = await crew.until(await crew.submit("slow"), State.EXECUTING)
-        await eventually(lambda: bool(crew.engine.presence._known), "the worker to have joined")
+        await eventually(lambda: bool(crew.engine.worker_records._known), "the worker to have joined")
         await crew.engine.workers.pause("worker-1")
         await eventually(lambda: worker._paused, "the pause")
         later = await crew.submit("slow")
@@ -71,7 +71,7 @@ async def test_a_paused_worker_drains_and_leaves() -> None:
     crew = Crew()
     worker = crew.worker()
     running = asyncio.create_task(worker.run())
-    await eventually(lambda: bool(crew.engine.presence._known), "the worker to have joined")
+    await eventually(lambda: bool(crew.engine.worker_records._known), "the worker to have joined")
     await crew.engine.workers.pause("worker-1")
     await eventually(lambda: worker._paused, "the pause")
     await crew.engine.workers.drain("worker-1")
@@ -92,7 +92,7 @@ async def test_a_worker_that_waits_for_a_place_heeds_a_pause_too() -> None:
     async with crew.working() as worker:
         first = await crew.until(await crew.submit("one_by_one"), State.EXECUTING)
         second = await crew.submit("one_by_one")
-        await eventually(lambda: bool(crew.engine.presence._known), "the worker to have joined")
+        await eventually(lambda: bool(crew.engine.worker_records._known), "the worker to have joined")
         await crew.engine.workers.pause("worker-1")
         await eventually(lambda: worker._paused, "the pause")
         gate.set()

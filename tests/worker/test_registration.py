@@ -7,7 +7,7 @@ import asyncio
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.identity import WorkerId
 from fairlead.core.task import State
-from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerState
 from fairlead.storage.memory import MemoryStore
 from tests.worker.building import PATIENCE, Crew, eventually
 
@@ -16,11 +16,11 @@ ME = WorkerId("worker-1")
 
 async def until_present(
     crew: Crew, state: WorkerState = WorkerState.ACTIVE, running: int | None = None
-) -> WorkerPresence:
+) -> WorkerRecord:
     """The worker, as soon as it is in this state and runs so many tasks."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            for worker in await crew.engine.presence.workers():
+            for worker in await crew.engine.worker_records.workers():
                 if worker.state is state and running in (None, worker.running):
                     return worker
             await asyncio.sleep(0.005)
@@ -36,7 +36,7 @@ async def test_a_worker_is_known_while_it_works(crew: Crew) -> None:
         assert worker.pid > 0
         assert worker.version
 
-    assert await crew.engine.presence.workers() == []
+    assert await crew.engine.worker_records.workers() == []
 
 
 async def test_it_says_how_many_tasks_it_runs(crew: Crew) -> None:
@@ -66,7 +66,7 @@ async def test_a_worker_that_is_asked_to_drain_ends_what_it_runs_and_leaves(crew
     running = asyncio.create_task(crew.worker().run())
     await crew.until(first, State.EXECUTING)
     await until_present(crew)
-    await crew.engine.presence.ask_drain(ME)
+    await crew.engine.worker_records.ask_drain(ME)
     await until_present(crew, WorkerState.DRAINING)
     second = await crew.submit("wait")
     release.set()
@@ -74,7 +74,7 @@ async def test_a_worker_that_is_asked_to_drain_ends_what_it_runs_and_leaves(crew
 
     assert (await crew.engine.get(first.id)).status.result == b'"in time"'
     assert (await crew.engine.get(second.id)).state is State.QUEUED
-    assert await crew.engine.presence.workers() == []
+    assert await crew.engine.worker_records.workers() == []
 
 
 async def test_a_worker_that_was_forgotten_joins_again(crew: Crew) -> None:

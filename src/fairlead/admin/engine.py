@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fairlead.admin.quarantine.service import QuarantineRecords
     from fairlead.admin.queues.service import Queues
     from fairlead.admin.schedules.service import Schedules
-    from fairlead.admin.workers.service import Fleet
+    from fairlead.admin.workers.service import Workers
     from fairlead.core.circuit import Circuit
     from fairlead.core.health.diagnosis import Diagnosis
     from fairlead.core.identity import TaskId
@@ -38,25 +38,25 @@ class AdminEngine(Engine):
     """The use cases of producers, workers and operators over one store."""
 
     @functools.cached_property
-    def workers(self) -> Fleet:
+    def workers(self) -> Workers:
         """The workers and their tasks."""
-        from fairlead.admin.workers.service import Fleet
+        from fairlead.admin.workers.service import Workers
 
-        return Fleet(self.records, self.clock, self.presence)
+        return Workers(self.records, self.clock, self.worker_records)
 
     @functools.cached_property
     def queues(self) -> Queues:
         """What is said of single queues, and of task types that are paused."""
         from fairlead.admin.queues.service import Queues
 
-        return Queues(self._ledger, self._current)
+        return Queues(self._task_changes, self._current)
 
     @functools.cached_property
     def circuits(self) -> Circuits:
         """The circuits of task types."""
         from fairlead.admin.circuits.service import Circuits
 
-        return Circuits(self._ledger)
+        return Circuits(self._task_changes)
 
     @functools.cached_property
     def schedules(self) -> Schedules:
@@ -64,8 +64,8 @@ class AdminEngine(Engine):
         from fairlead.admin.schedules.service import Schedules
         from fairlead.engine.scheduler import Firing
 
-        firing = Firing(self._ledger, self._ids.task_ids, self.cancel, batching=self._batching)
-        return Schedules(self._ledger, firing, self._ids.task_id)
+        firing = Firing(self._task_changes, self._ids.task_ids, self.cancel, batching=self._batching)
+        return Schedules(self._task_changes, firing, self._ids.task_id)
 
     @functools.cached_property
     def dead_letters(self) -> DeadLetters:
@@ -79,7 +79,7 @@ class AdminEngine(Engine):
         """Actions on all tasks that a query means."""
         from fairlead.admin.operations.service import Operations
 
-        return Operations(self._ledger, self._current, self._ids)
+        return Operations(self._task_changes, self._current, self._ids)
 
     @functools.cached_property
     def quarantine(self) -> QuarantineRecords:
@@ -87,7 +87,7 @@ class AdminEngine(Engine):
         from fairlead.admin.quarantine.service import QuarantineRecords
         from fairlead.admin.record_kinds import BELLS, FORMS
 
-        return QuarantineRecords(self._ledger, FORMS, BELLS)
+        return QuarantineRecords(self._task_changes, FORMS, BELLS)
 
     @functools.cached_property
     def _current(self) -> Searcher:
@@ -131,19 +131,19 @@ class AdminEngine(Engine):
 
     async def stats(self) -> Stats:
         """Statistics of the queues and the workers; costs O(lanes + workers)."""
-        await self.book.refresh()
+        await self.queue_cache.refresh()
         tally, now = await self.store.tally(), self.clock.now()
-        throughput, rows = await self.presence.counted()
+        throughput, rows = await self.worker_records.counted()
         return stats_of(
             tally,
             now,
-            await self.presence.workers(),
+            await self.worker_records.workers(),
             throughput,
-            paused=self.book.paused,
-            paused_types=self.book.paused_types,
+            paused=self.queue_cache.paused,
+            paused_types=self.queue_cache.paused_types,
             circuits=await self._known_circuits(),
-            promoted_today=await self._ledger.promotions.today(now),
-            unreadable=self.book.unreadable,
+            promoted_today=await self._task_changes.promotions.today(now),
+            unreadable=self.queue_cache.unreadable,
             quarantined=await self._quarantined(),
             hour=hour_of(rows, now),
         )
@@ -183,9 +183,9 @@ class AdminEngine(Engine):
 
         if queue is not None:
             check_name("queue", queue)
-        await self.book.refresh()
+        await self.queue_cache.refresh()
         tally, now = await self.store.tally(), self.clock.now()
         chosen = queues if queue is None else {queue}
-        spent = await self.presence.spent(chosen)
-        load = load_of(chosen, tally, now, self.book, await self.presence.workers(), spent)
+        spent = await self.worker_records.spent(chosen)
+        load = load_of(chosen, tally, now, self.queue_cache, await self.worker_records.workers(), spent)
         return Scaling(queue, load, advise(load, within=within, capacity=capacity))

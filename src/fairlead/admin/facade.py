@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from fairlead.admin.queues.service import Queues
     from fairlead.admin.schedules.api import RemoteSchedules
     from fairlead.admin.schedules.service import Schedules
-    from fairlead.admin.workers.api import RemoteFleet
-    from fairlead.admin.workers.service import Fleet
+    from fairlead.admin.workers.api import RemoteWorkers
+    from fairlead.admin.workers.service import Workers
     from fairlead.core.explain.explanation import Cause, Explanation
     from fairlead.core.health.diagnosis import Diagnosis
     from fairlead.core.query.query import Query
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 QueueFacade: TypeAlias = "Queues | RemoteQueues"
 CircuitFacade: TypeAlias = "Circuits | RemoteCircuits"
 ScheduleFacade: TypeAlias = "Schedules | RemoteSchedules"
-WorkerFacade: TypeAlias = "Fleet | RemoteFleet"
+WorkerFacade: TypeAlias = "Workers | RemoteWorkers"
 DeadLetterFacade: TypeAlias = "DeadLetters | RemoteDeadLetters"
 OperationFacade: TypeAlias = "Operations | RemoteOperations"
 QuarantineFacade: TypeAlias = "QuarantineRecords | RemoteQuarantine"

@@ -46,7 +46,7 @@ class Sweeper:
         self._engine = engine
         self._log = log
         self._failed_at: Span | None = None
-        self._terms: Sequence[LeaseTerms] = [engine.presence.own_terms]
+        self._terms: Sequence[LeaseTerms] = [engine.worker_records.own_terms]
         self._watch = Watches.of(self._terms)
         self._curtail_at: Span = 0
         self._tidy_at: Span = 0
@@ -156,13 +156,13 @@ class Sweeper:
     async def tidy(self) -> None:
         """Look after what is no task: workers, counts, a feed that no one wants, sessions that are over."""
         engine = self._engine
-        await engine.presence.report()
+        await engine.worker_records.report()
         await engine.share_promotions()
         await forget_feed(engine.records, engine.clock.now())
         workers = 0
         # Workers look lost for the reasons for which leases look ended.
         if self._watched_from is not None:
-            workers = await engine.presence.sweep()
+            workers = await engine.worker_records.sweep()
             await engine.lost_tasks.forget()
         if engine.clock.monotonic() >= self._sessions_at:
             await self._sessions.tidy(engine.clock.now())
@@ -200,7 +200,7 @@ class Sweeper:
         """
         now = self._engine.clock.monotonic()
         if now >= self._curtail_at:
-            self._terms = await self._engine.presence.terms()
+            self._terms = await self._engine.worker_records.terms()
             self._watch = self._watch.over(self._terms)
             self._curtail_at = now + self._pause(len(self._terms))
             for _ in range(_PAGES):

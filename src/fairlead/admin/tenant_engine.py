@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from fairlead.admin.engine import AdminEngine
 from fairlead.admin.tenant_records import TenantOperations, TenantSchedules
-from fairlead.admin.workers.service import Fleet
+from fairlead.admin.workers.service import Workers
 from fairlead.core.dead_letters import Groups
 from fairlead.core.errors import (
     FairleadError,
@@ -71,9 +71,9 @@ class TenantEngine:
         return TenantOperations(self._engine, self._tenant)
 
     @property
-    def workers(self) -> Fleet:
+    def workers(self) -> Workers:
         """The workers that keys of the tenant have registered."""
-        return Fleet(self._engine.records, self._engine.clock, self._engine.presence, self._tenant)
+        return Workers(self._engine.records, self._engine.clock, self._engine.worker_records, self._tenant)
 
     # Tasks
 
@@ -262,8 +262,8 @@ class TenantEngine:
         return [Pulse.LOST if task is None else next(pulses) for task in seen]
 
     async def _own_queues(self) -> frozenset[str]:
-        await self._engine.book.refresh()
-        return frozenset() if self._tenant is None else self._engine.book.queues_of(self._tenant)
+        await self._engine.queue_cache.refresh()
+        return frozenset() if self._tenant is None else self._engine.queue_cache.queues_of(self._tenant)
 
     async def counted_queues(self) -> frozenset[str]:
         """The queues that are bound to the caller's tenant; refused if there are none."""

@@ -23,7 +23,7 @@ class TenantSchedules:
 
     async def all(self) -> list[ScheduleEntry]:
         """Every schedule, by name."""
-        await self._engine.book.refresh()
+        await self._engine.queue_cache.refresh()
         return [entry for entry in await self._engine.schedules.all() if self._sees(entry.schedule)]
 
     async def lateness(self) -> Span:
@@ -33,7 +33,7 @@ class TenantSchedules:
 
     async def get(self, name: str) -> ScheduleEntry:
         """The schedule with this name."""
-        await self._engine.book.refresh()
+        await self._engine.queue_cache.refresh()
         entry = await self._engine.schedules.get(name)
         if not self._sees(entry.schedule):
             raise ScheduleNotFound(name)
@@ -45,7 +45,7 @@ class TenantSchedules:
 
     async def put(self, schedule: Schedule, *, paused: bool | None = None) -> Put:
         """Store a schedule, new or in place of the one by this name, unless that is another's."""
-        await self._engine.book.refresh()
+        await self._engine.queue_cache.refresh()
         return await self._engine.schedules.put(self._owned(schedule), paused=paused, replaces=self._check_own)
 
     async def remove(self, name: str) -> ScheduleEntry:
@@ -84,7 +84,7 @@ class TenantSchedules:
         if self._tenant is None:
             return True
         submission = schedule.submission
-        whose = submission.tenant or self._engine.book.tenants.get(submission.queue)
+        whose = submission.tenant or self._engine.queue_cache.tenants.get(submission.queue)
         return whose == self._tenant
 
 

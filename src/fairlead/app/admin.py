@@ -31,7 +31,7 @@ from fairlead.core.task import Task
 from fairlead.core.validation import Duration
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.search import Found
-from fairlead.engine.worker_records import WorkerPresence, WorkerReport
+from fairlead.engine.worker_records import WorkerRecord, WorkerReport
 
 
 class AppTasks(Part):
@@ -291,11 +291,11 @@ class AppWorkers(Part):
         """`autoscale`, from synchronous code."""
         return run_inline(self._requests_inline(WorkerRequests).autoscale(queue, within=within, capacity=capacity))
 
-    async def all(self) -> list[WorkerPresence]:
+    async def all(self) -> list[WorkerRecord]:
         """All workers by id, also those that are dead, until they are forgotten."""
         return await (await self._engine()).workers.all()
 
-    def all_sync(self) -> list[WorkerPresence]:
+    def all_sync(self) -> list[WorkerRecord]:
         """`all`, from synchronous code."""
         return run_inline(self._inline().workers.all())
 
@@ -307,35 +307,35 @@ class AppWorkers(Part):
         """`get`, from synchronous code."""
         return run_inline(self._inline().workers.get(named))
 
-    async def drain(self, named: str) -> WorkerPresence:
+    async def drain(self, named: str) -> WorkerRecord:
         """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
         return await (await self._engine()).workers.drain(named)
 
-    def drain_sync(self, named: str) -> WorkerPresence:
+    def drain_sync(self, named: str) -> WorkerRecord:
         """`drain`, from synchronous code."""
         return run_inline(self._inline().workers.drain(named))
 
-    async def pause(self, named: str) -> WorkerPresence:
+    async def pause(self, named: str) -> WorkerRecord:
         """Have a worker claim no more until it is resumed; it finishes what it has, and stays."""
         return await (await self._engine()).workers.pause(named)
 
-    def pause_sync(self, named: str) -> WorkerPresence:
+    def pause_sync(self, named: str) -> WorkerRecord:
         """`pause`, from synchronous code."""
         return run_inline(self._inline().workers.pause(named))
 
-    async def resume(self, named: str) -> WorkerPresence:
+    async def resume(self, named: str) -> WorkerRecord:
         """Let a paused worker claim tasks again."""
         return await (await self._engine()).workers.resume(named)
 
-    def resume_sync(self, named: str) -> WorkerPresence:
+    def resume_sync(self, named: str) -> WorkerRecord:
         """`resume`, from synchronous code."""
         return run_inline(self._inline().workers.resume(named))
 
-    async def forget(self, named: str) -> WorkerPresence:
+    async def forget(self, named: str) -> WorkerRecord:
         """Take a dead worker off the list at once, instead of an hour after its last heartbeat; how it stood."""
         return await (await self._engine()).workers.forget(named)
 
-    def forget_sync(self, named: str) -> WorkerPresence:
+    def forget_sync(self, named: str) -> WorkerRecord:
         """`forget`, from synchronous code."""
         return run_inline(self._inline().workers.forget(named))
 

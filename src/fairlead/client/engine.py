@@ -16,7 +16,7 @@ from fairlead.admin.quarantine.api import RemoteQuarantine
 from fairlead.admin.queues.api import RemoteQueues
 from fairlead.admin.schedules.api import RemoteSchedules
 from fairlead.admin.stats.api import SHOW_STATS, Standing, stats_of
-from fairlead.admin.workers.api import RemoteFleet
+from fairlead.admin.workers.api import RemoteWorkers
 from fairlead.client.calls import ServerCalls
 from fairlead.client.http.transport import Transport
 from fairlead.client.submit import Submits
@@ -79,7 +79,7 @@ class RemoteEngine:
         """What is said of single queues, and of task types that are paused."""
         self.circuits = RemoteCircuits(self._ask)
         """The circuits of task types."""
-        self.workers = RemoteFleet(self._ask)
+        self.workers = RemoteWorkers(self._ask)
         """The workers and their tasks."""
         self.schedules = RemoteSchedules(self._ask, self.clock)
         """The schedules; the server fires them."""

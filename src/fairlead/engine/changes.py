@@ -19,7 +19,7 @@ from fairlead.engine.events.observers import Happening, Observer, Occurrence, Wa
 from fairlead.engine.events.publisher import Publisher
 from fairlead.engine.metrics.promotion_count import Promotions
 from fairlead.engine.metrics.throughput import ThroughputMeter
-from fairlead.engine.queue_cache import QueueBook
+from fairlead.engine.queue_cache import QueueCache
 from fairlead.engine.records import Records
 from fairlead.engine.runtime.batcher import Batcher, PlacedBatcher
 from fairlead.engine.runtime.clock import Clock
@@ -40,7 +40,7 @@ from fairlead.storage.values import (
 )
 
 
-class Ledger:
+class TaskChanges:
     """The one place where a decision meets the store and the observers."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Ledger:
         chance: Chance,
         observers: Sequence[Observer],
         publisher: Publisher,
-        book: QueueBook,
+        queue_cache: QueueCache,
         breakers: Breakers,
         *,
         batching: bool,
@@ -64,7 +64,7 @@ class Ledger:
         self.observers = tuple(observer for observer in observers if not isinstance(observer, Watcher))
         """Replaced, never changed: another thread may be telling them of something."""
         self.publisher = publisher
-        self.book = book
+        self.queue_cache = queue_cache
         self.breakers = breakers
         self.meter = ThroughputMeter()
         self.promotions = Promotions(records)
@@ -86,7 +86,7 @@ class Ledger:
 
     def decide(self, task: Task, event: Event, now: Instant, guard: Guard) -> Change:
         """The change that an event makes to a task; none is replayed into a queue that is bound to another tenant."""
-        if type(event) is Replayed and self.book.is_foreign(task):
+        if type(event) is Replayed and self.queue_cache.is_foreign(task):
             raise ForeignTask(task.id, task.state, task.spec.queue)
         luck = 2.0 * self._luck.random() - 1.0
         return Change(task.spec.id, guard, decide(task, event, now, rules=self.settings.rules, luck=luck))
@@ -189,10 +189,10 @@ class Ledger:
     async def _add(self, tasks: Sequence[Task]) -> Sequence[Receipt]:
         """Store new tasks, and say so of those that were not there: here, where many submits have become one batch."""
         now = self.clock.now()
-        if self.book.tiers:
+        if self.queue_cache.tiers:
             receipts = await self._add_by_tiers(tasks)
         else:
-            bounds = self.book.bounds_of({task.spec.queue for task in tasks}) if self.book.bounded else {}
+            bounds = self.queue_cache.bounds_of({task.spec.queue for task in tasks}) if self.queue_cache.bounded else {}
             receipts = await self.store.add(tasks, now=self.clock.given(), bounds=bounds)
         if self.watchers or self.observers or self.publisher.wanted(now):
             self.tell([task for task, receipt in zip(tasks, receipts, strict=True) if type(receipt) is Added], now)
@@ -204,7 +204,7 @@ class Ledger:
         All are held to the lowest of them at first, and usually that is all. Those that met a bound below their own
         are asked for again, with what waits for them, at most once for each tier.
         """
-        tiers = [self.book.tier_of(task, listed=task.id in self.listed) for task in tasks]
+        tiers = [self.queue_cache.tier_of(task, listed=task.id in self.listed) for task in tasks]
         receipts: list[Receipt] = []
         left = list(range(len(tasks)))
         while left:

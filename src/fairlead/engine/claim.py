@@ -15,7 +15,7 @@ from fairlead.core.events import HandedBack, Returned
 from fairlead.core.identity import TaskId, WorkerId, registered_token, registration_of
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Task
-from fairlead.engine.changes import Ledger, changed
+from fairlead.engine.changes import TaskChanges, changed
 from fairlead.engine.events.observers import Happening, tell_foreign
 from fairlead.engine.runtime.clock import FollowingClock
 from fairlead.engine.runtime.ids import Chance, IdMaker
@@ -47,13 +47,13 @@ class ClaimRequest(Struct, frozen=True):
 class Claims:
     """Gives tasks to workers."""
 
-    def __init__(self, ledger: Ledger, chance: Chance, ids: IdMaker) -> None:
-        self._ledger = ledger
-        self._store = ledger.store
-        self._settings = ledger.settings
-        self._clock = ledger.clock
-        self._book = ledger.book
-        self._breakers = ledger.breakers
+    def __init__(self, task_changes: TaskChanges, chance: Chance, ids: IdMaker) -> None:
+        self._task_changes = task_changes
+        self._store = task_changes.store
+        self._settings = task_changes.settings
+        self._clock = task_changes.clock
+        self._queue_cache = task_changes.queue_cache
+        self._breakers = task_changes.breakers
         self._chance = chance
         self._ids = ids
         self._reported: set[TaskId] = set()
@@ -72,13 +72,13 @@ class Claims:
             return []
         take = self._take if wish.tenant is None else functools.partial(self._take_own, wish.tenant)
         tasks = await take(claim)
-        self._ledger.tell_started(tasks, claim)
-        await self._ledger.finish()
+        self._task_changes.tell_started(tasks, claim)
+        await self._task_changes.finish()
         return tasks
 
     async def _take(self, claim: Claim) -> list[Task]:
         """The best ready tasks, probes first."""
-        tasks = await self._breakers.probe(claim, self._book.paused_types) if self._breakers.withheld else []
+        tasks = await self._breakers.probe(claim, self._queue_cache.paused_types) if self._breakers.withheld else []
         if len(tasks) < claim.limit:
             tasks += await self._store.claim(replace(claim, limit=claim.limit - len(tasks)) if tasks else claim)
         return tasks
@@ -118,20 +118,20 @@ class Claims:
         now = self._clock.now()
         leases = [task.status.lease for task in foreign]
         changes = [
-            self._ledger.decide(task, Returned(), now, Held(task.status.version, lease.token))
+            self._task_changes.decide(task, Returned(), now, Held(task.status.version, lease.token))
             for task, lease in zip(foreign, leases, strict=True)
             if lease is not None
         ]
-        verdicts = await self._ledger.apply(changes)
+        verdicts = await self._task_changes.apply(changes)
         for task, change, verdict in zip(foreign, changes, verdicts, strict=True):
             if verdict is APPLIED:
-                self._ledger.note(Happening.FOREIGN, now, changed(task, change))
+                self._task_changes.note(Happening.FOREIGN, now, changed(task, change))
                 if task.id not in self._reported:
                     self._reported = {*self._reported, task.id} if len(self._reported) < _REMEMBERED else {task.id}
                     tell_foreign(task)
         left = [task for task, verdict in zip(foreign, verdicts, strict=True) if verdict is not APPLIED]
         if left:  # Cancelled just now: decided as for any task that its worker gives back.
-            await settle(self._ledger, [Settlement(task, HandedBack()) for task in left])
+            await settle(self._task_changes, [Settlement(task, HandedBack()) for task in left])
 
     async def wait(self, wish: ClaimRequest, timeout: float) -> list[Task] | None:
         """The best ready tasks once there may be some; None if they are yet to be claimed.
@@ -142,34 +142,35 @@ class Claims:
             await self._look()
             claim = self._claim_of(wish)
             if claim.queues and wish.tenant is None and not claim.limited and not self._breakers.withheld:
-                tasks = await self._store.wait_and_claim(claim, min(timeout, self._book.fresh_for / SECOND))
+                tasks = await self._store.wait_and_claim(claim, min(timeout, self._queue_cache.fresh_for / SECOND))
                 if tasks:
                     # What this tells is published with the next operation's: cancelled here, it would lose the tasks.
-                    self._ledger.tell_started(tasks, claim)
+                    self._task_changes.tell_started(tasks, claim)
                 return tasks
-        await self._book.wait(wish.queues, timeout, wish.worker)
+        await self._queue_cache.wait(wish.queues, timeout, wish.worker)
         return None
 
     async def _look(self) -> None:
         """Learn what the next claim goes by, if that is due."""
-        if self._book.stale:
-            await self._book.refresh()
+        if self._queue_cache.stale:
+            await self._queue_cache.refresh()
         if self._breakers.due:
             await self._breakers.share()
 
     def _claim_of(self, wish: ClaimRequest) -> Claim:
         """The claim of those of the queues that are not paused: of none, if the worker is."""
-        book = self._book
-        queues = () if wish.worker in book.paused_workers else wish.queues
+        queue_cache = self._queue_cache
+        queues = () if wish.worker in queue_cache.paused_workers else wish.queues
         return Claim(
             queues=tuple(
                 QueueOrder(
                     queue,
-                    book.settings_of(queue).order.tables(wish.limit, self._chance.random),
-                    book.limits.get(queue),
+                    queue_cache.settings_of(queue).order.tables(wish.limit, self._chance.random),
+                    queue_cache.limits.get(queue),
                 )
                 for queue in queues
-                if queue not in book.paused and (wish.tenant is None or book.tenants.get(queue) == wish.tenant)
+                if queue not in queue_cache.paused
+                and (wish.tenant is None or queue_cache.tenants.get(queue) == wish.tenant)
             ),
             worker=wish.worker,
             token=registered_token(self._ids.token(), wish.registration),
@@ -179,5 +180,5 @@ class Claims:
             limit=wish.limit,
             capabilities=frozenset(wish.capabilities),
             types=None if wish.types is None else frozenset(wish.types),
-            excluded_types=book.excluded_types,
+            excluded_types=queue_cache.excluded_types,
         )

@@ -18,7 +18,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, State, Task
 from fairlead.engine import dependencies
-from fairlead.engine.changes import Ledger, changed, seen
+from fairlead.engine.changes import TaskChanges, changed, seen
 from fairlead.engine.circuit_breaker import Breakers
 from fairlead.engine.claim import ClaimRequest, Claims
 from fairlead.engine.events.listener import Listener
@@ -26,13 +26,13 @@ from fairlead.engine.events.observers import Observer, Occurrence, Watcher, tell
 from fairlead.engine.events.publisher import Publisher
 from fairlead.engine.leases import StoreLeases
 from fairlead.engine.lost_tasks import LostTasks
-from fairlead.engine.queue_cache import QueueBook
+from fairlead.engine.queue_cache import QueueCache
 from fairlead.engine.records import Records
 from fairlead.engine.runtime.clock import Clock, FollowingClock, SystemClock
 from fairlead.engine.runtime.ids import Chance, IdMaker, system_chance
 from fairlead.engine.settle import Settlement, settle
 from fairlead.engine.submit import Submitted, Submitter
-from fairlead.engine.worker_records import Presence
+from fairlead.engine.worker_records import WorkerRecords
 from fairlead.storage.protocol import Quarantining, Store
 from fairlead.storage.values import (
     Beat,
@@ -43,7 +43,7 @@ from fairlead.storage.values import (
 
 if TYPE_CHECKING:
     from fairlead.core.explain.explanation import Cause, Explanation
-    from fairlead.engine.explain.eligibility import Lookout
+    from fairlead.engine.explain.eligibility import WorkerCheck
     from fairlead.engine.explain.explainer import Explainer
 
 _TRIES: Final = 100
@@ -81,37 +81,37 @@ class Engine:
         """What the store keeps beside tasks, as it is read."""
         self.publisher = Publisher(self.records, self.clock, inline=not batching)
         self._breakers = Breakers(self.records, self.settings, self.clock, self.publisher, self._ids.token)
-        self.book = QueueBook(self.records, self.settings, self.clock, self._breakers)
+        self.queue_cache = QueueCache(self.records, self.settings, self.clock, self._breakers)
         """The queues as this engine knows them."""
-        self._ledger = Ledger(
+        self._task_changes = TaskChanges(
             self.records,
             self.settings,
             self.clock,
             self._chance,
             observers,
             self.publisher,
-            self.book,
+            self.queue_cache,
             self._breakers,
             batching=batching,
         )
         self.feed = Listener(store, self.clock, self.publisher, self._ids.token)
         """What all processes tell of their tasks and workers."""
-        self.presence = Presence(
+        self.worker_records = WorkerRecords(
             self.records,
             self.settings,
             self.clock,
             self._chance,
             self.publisher,
-            self._ledger.meter,
-            self.book,
-            self._ledger.watchers,
+            self._task_changes.meter,
+            self.queue_cache,
+            self._task_changes.watchers,
         )
         """The workers, as they say of themselves."""
-        self.lost_tasks = LostTasks(self.records, self.presence)
+        self.lost_tasks = LostTasks(self.records, self.worker_records)
         """Which tasks were taken from which worker."""
         self._leases = StoreLeases(store, self.settings, self.clock)
-        self._submitter = Submitter(self._ledger, self._ids, batching=batching)
-        self._claims = Claims(self._ledger, self._chance, self._ids)
+        self._submitter = Submitter(self._task_changes, self._ids, batching=batching)
+        self._claims = Claims(self._task_changes, self._chance, self._ids)
         self._batching = batching
 
     @property
@@ -125,11 +125,11 @@ class Engine:
 
     def observe(self, observer: Callable[[Occurrence], None]) -> None:
         """Tell one more observer of every occurrence."""
-        self._ledger.observers = (*self._ledger.observers, observer)
+        self._task_changes.observers = (*self._task_changes.observers, observer)
 
     def unobserve(self, observer: Observer) -> None:
         """Tell an observer no more."""
-        self._ledger.observers = tuple(other for other in self._ledger.observers if other != observer)
+        self._task_changes.observers = tuple(other for other in self._task_changes.observers if other != observer)
 
     # Producers
 
@@ -164,7 +164,7 @@ class Engine:
 
     async def replay(self, task_id: TaskId, *, reset_retries: bool = True, priority: Priority | None = None) -> Task:
         """Queue an ended task again."""
-        await self.book.refresh()
+        await self.queue_cache.refresh()
         return await self._request(task_id, Replayed(reset_retries=reset_retries, priority=priority))
 
     async def discard(self, task_id: TaskId) -> Task:
@@ -259,7 +259,7 @@ class Engine:
         for beat, pulse in zip(dated, pulses, strict=True):
             if beat.progress is not None and pulse is not Pulse.LOST:
                 self.publisher.report(beat.id, beat.progress, now)
-        await self._ledger.finish()
+        await self._task_changes.finish()
         return pulses
 
     async def look(self, beats: Sequence[Beat]) -> list[Pulse]:
@@ -283,8 +283,8 @@ class Engine:
 
         Repeating a settle is safe. A lost lease changes nothing: someone else holds the task or decided about it.
         """
-        answers = await settle(self._ledger, settlements)
-        await self._ledger.finish()
+        answers = await settle(self._task_changes, settlements)
+        await self._task_changes.finish()
         return answers
 
     # Upkeep
@@ -315,20 +315,20 @@ class Engine:
                 ringing = [task for task in tasks if task.state is not State.EXECUTING]
         now = self.clock.now()
         lost: list[Task] = []
-        for task, status in await self._ledger.ring(ringing, now, watched_from or AT_ONCE):
+        for task, status in await self._task_changes.ring(ringing, now, watched_from or AT_ONCE):
             if task.status.lease is not None and status is not None:
                 lost.append(task)
                 self._breakers.count(task, status)
                 if status.state.waiting:
-                    self._ledger.meter.recovered(Task(task.spec, status), now)
-        await self._ledger.finish()
+                    self._task_changes.meter.recovered(Task(task.spec, status), now)
+        await self._task_changes.finish()
         if lost:
             await self.lost_tasks.note(lost, now)
         return tasks
 
     async def share_promotions(self) -> None:
         """Tell the other processes how many promoted tasks were claimed here."""
-        await self._ledger.promotions.share()
+        await self._task_changes.promotions.share()
 
     async def follow_clock(self) -> ClockReading:
         """Look at the store's clock, and follow it from now on; a clock given to the engine is looked at instead."""
@@ -351,29 +351,29 @@ class Engine:
     def _explainer(self) -> Explainer:
         from fairlead.engine.explain.explainer import Explainer
 
-        return Explainer(self._ledger, self.presence)
+        return Explainer(self._task_changes, self.worker_records)
 
     @functools.cached_property
-    def _worker_check(self) -> Lookout:
-        from fairlead.engine.explain.eligibility import Lookout
+    def _worker_check(self) -> WorkerCheck:
+        from fairlead.engine.explain.eligibility import WorkerCheck
 
-        return Lookout(self.presence, self.clock)
+        return WorkerCheck(self.worker_records, self.clock)
 
     def _set_aside(self, found: Quarantined) -> None:
         """Say that something was set aside, or cannot be read here."""
         tell_set_aside(found)
-        for watcher in self._ledger.watchers:
+        for watcher in self._task_changes.watchers:
             watcher.set_aside(found)
 
     async def _request(self, task_id: TaskId, request: Request) -> Task:
         for _ in range(_TRIES):
             task = await self.get(task_id)
             now = self.clock.now()
-            change = self._ledger.decide(task, request, now, seen(task))
-            (verdict,) = await self._ledger.apply([change])
+            change = self._task_changes.decide(task, request, now, seen(task))
+            (verdict,) = await self._task_changes.apply([change])
             if verdict is Verdict.APPLIED:
-                self._ledger.tell_change(task, change, now)
-                await self._ledger.finish()
+                self._task_changes.tell_change(task, change, now)
+                await self._task_changes.finish()
                 return changed(task, change)
         raise StoreUnavailable(f"task {task_id} changed {_TRIES} times while {request.name} was tried; try again later")
 

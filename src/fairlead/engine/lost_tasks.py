@@ -17,7 +17,7 @@ from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
 from fairlead.engine.records import DecodedRecord, Form, Records, Unread, decoder
-from fairlead.engine.worker_records import MOST_SHOWN, Presence
+from fairlead.engine.worker_records import MOST_SHOWN, WorkerRecords
 
 LOST: Final = "lost"
 """The kind of record that names the tasks taken from a worker."""
@@ -39,10 +39,10 @@ FORM: Final = Form(kind=LOST, decode=decoder(LostNote))
 class LostTasks:
     """The notes of one store."""
 
-    def __init__(self, records: Records, presence: Presence) -> None:
+    def __init__(self, records: Records, worker_records: WorkerRecords) -> None:
         self._records = records
         self._store = records.store
-        self._presence = presence
+        self._worker_records = worker_records
 
     async def note(self, tasks: Sequence[Task], at: Instant) -> None:
         """Take note that these tasks, which stood like this, were taken from their workers.
@@ -61,7 +61,7 @@ class LostTasks:
         """Forget what was noted of workers that are forgotten themselves."""
         noted = await self._store.scan(LOST)
         if noted:
-            known = await self._presence.names()
+            known = await self._worker_records.names()
             for record in noted:
                 if record.name not in known:
                     await self._store.drop(LOST, record.name, expected=record.version)

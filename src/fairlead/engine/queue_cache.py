@@ -48,7 +48,7 @@ FORM: Final = Form(kind=KIND, decode=decoder(QueueSettings), sealed=True)
 """Settings that cannot be read pause their queue: nobody knows what they said."""
 
 
-class QueueBook:
+class QueueCache:
     """The queues as one engine knows them."""
 
     def __init__(self, records: Records, settings: Settings, clock: Clock, breakers: Breakers) -> None:

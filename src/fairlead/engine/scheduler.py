@@ -34,7 +34,7 @@ from fairlead.core.schedules.schedule import (
 )
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task
-from fairlead.engine.changes import Ledger
+from fairlead.engine.changes import TaskChanges
 from fairlead.engine.records import Form, decoder
 from fairlead.engine.runtime.logger import Logger
 from fairlead.storage.values import Added, Full
@@ -94,20 +94,20 @@ class Firing:
 
     def __init__(
         self,
-        ledger: Ledger,
+        task_changes: TaskChanges,
         new_ids: Callable[[Sequence[str], Instant], list[TaskId]],
         cancel: Callable[[TaskId], Awaitable[Task]],
         *,
         batching: bool,
     ) -> None:
-        self._ledger = ledger
-        self._records = ledger.records
-        self._store = ledger.store
-        self._clock = ledger.clock
+        self._task_changes = task_changes
+        self._records = task_changes.records
+        self._store = task_changes.store
+        self._clock = task_changes.clock
         self._new_ids = new_ids
         self._cancel = cancel
         self._at_once = _AT_ONCE if batching else 1
-        self._book: dict[str, Instant] = {}
+        self._queue_cache: dict[str, Instant] = {}
         """When each schedule next needs attention."""
         self._known: dict[str, KeptSchedule] = {}
         self._rung: int | None = None
@@ -136,7 +136,7 @@ class Firing:
             self._rung = rung
             return True
         now = self._clock.now()
-        return min(self._book.values(), default=now + 1) <= now
+        return min(self._queue_cache.values(), default=now + 1) <= now
 
     async def _read(self) -> list[KeptSchedule]:
         """All schedules as they stand."""
@@ -147,7 +147,7 @@ class Firing:
         same = {r.name for r in records if r.name in known and known[r.name].version == r.version}
         changed = await self._records.sort(FORM, [record for record in records if record.name not in same])
         fresh = {each.name: KeptSchedule(each.value, each.version) for each in changed.kept}
-        self._known, self._book = {}, {}
+        self._known, self._queue_cache = {}, {}
         for record in records:
             kept = known[record.name] if record.name in same else fresh.get(record.name)
             if kept is not None:
@@ -158,9 +158,9 @@ class Firing:
         self._known[kept.entry.name] = kept
         attention = kept.entry.attention
         if attention is None:
-            self._book.pop(kept.entry.name, None)
+            self._queue_cache.pop(kept.entry.name, None)
         else:
-            self._book[kept.entry.name] = attention
+            self._queue_cache[kept.entry.name] = attention
 
     async def _take_over(self, left_behind: Sequence[KeptSchedule], now: Instant) -> list[KeptSchedule]:
         """Cross off what was submitted after all, and decide anew for the rest; the answer is what this process did."""
@@ -199,7 +199,7 @@ class Firing:
     async def _submit(self, read: Sequence[KeptSchedule], mine: Callable[[Fire], bool]) -> int:
         """Submit what is pending of these schedules, as far as it is this process's; how many tasks were."""
         # Before it is asked how old that is: from there on as little as possible lies between it and the store.
-        await self._ledger.book.refresh()
+        await self._task_changes.queue_cache.refresh()
         if self._read_at is None or self._clock.monotonic() - self._read_at > _FRESH:
             return 0
         wanted = [(kept, [fire for fire in kept.entry.status.pending if mine(fire)]) for kept in read]
@@ -214,16 +214,16 @@ class Firing:
             template = template_of(kept.entry.schedule)
             for fire in mine_of_it:
                 try:
-                    task = self._ledger.book.accept(template, fire.task, now)
+                    task = self._task_changes.queue_cache.accept(template, fire.task, now)
                     # It is not forgotten before it is crossed off: whoever takes over must find it.
                     tasks.append(Task(replace(task.spec, key_until=now + _REMEMBERED), task.status))
                 except FairleadError as error:
                     refused[fire.task] = str(error)
-        receipts = await self._ledger.add(tasks) if tasks else []
+        receipts = await self._task_changes.add(tasks) if tasks else []
         added = [task for task, receipt in zip(tasks, receipts, strict=True) if isinstance(receipt, Added)]
         full = {task.id for task, receipt in zip(tasks, receipts, strict=True) if isinstance(receipt, Full)}
         await self._put([(kept, _crossed_off(kept.entry, of_it, full, refused)) for kept, of_it in wanted])
-        await self._ledger.finish()
+        await self._task_changes.finish()
         return len(added)
 
     async def _cancel_replaced(self, pending: Iterable[Fire]) -> None:

@@ -12,7 +12,7 @@ from fairlead.core.events import Completed, Crashed, Failed, Outcome
 from fairlead.core.instant import Instant
 from fairlead.core.lifecycle import settlement
 from fairlead.core.task import Failure, Lease, Task
-from fairlead.engine.changes import Ledger, changed
+from fairlead.engine.changes import TaskChanges, changed
 from fairlead.engine.events.observers import Happening
 from fairlead.storage.values import APPLIED, Held, Verdict
 
@@ -24,42 +24,42 @@ class Settlement(Struct, frozen=True, gc=False):
     outcome: Outcome
 
 
-async def settle(ledger: Ledger, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
+async def settle(task_changes: TaskChanges, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
     """How each task stands now, or that its lease is lost. See `Engine.settle`."""
-    now = ledger.clock.now()
+    now = task_changes.clock.now()
     answers: list[Task | None] = [None] * len(settlements)
-    outcomes = [_storable(said.outcome, ledger.settings.payload_limit) for said in settlements]
+    outcomes = [_storable(said.outcome, task_changes.settings.payload_limit) for said in settlements]
     unsettled = {position: said.task for position, said in enumerate(settlements)}
-    watching = ledger.breakers.watching
+    watching = task_changes.breakers.watching
     while unsettled:
         changes = [
-            ledger.decide(task, outcomes[position], now, Held(task.status.version, _lease(task).token))
+            task_changes.decide(task, outcomes[position], now, Held(task.status.version, _lease(task).token))
             for position, task in unsettled.items()
         ]
         unclear: dict[int, Task] = {}
         applied: list[Task] = []
         for (position, task), change, verdict in zip(
-            unsettled.items(), changes, await ledger.apply(changes), strict=True
+            unsettled.items(), changes, await task_changes.apply(changes), strict=True
         ):
             if verdict is APPLIED:
                 answers[position] = settled = changed(task, change)
                 applied.append(settled)
                 if watching:
-                    ledger.breakers.count(task, settled.status)
+                    task_changes.breakers.count(task, settled.status)
             elif verdict is not Verdict.MISSING:
                 unclear[position] = task
-        ledger.tell_settled(applied, now)
-        unsettled = await _look_again(ledger, unclear, outcomes, answers) if unclear else {}
-    return [answer or _refuse(ledger, said.task, now) for said, answer in zip(settlements, answers, strict=True)]
+        task_changes.tell_settled(applied, now)
+        unsettled = await _look_again(task_changes, unclear, outcomes, answers) if unclear else {}
+    return [answer or _refuse(task_changes, said.task, now) for said, answer in zip(settlements, answers, strict=True)]
 
 
-def _refuse(ledger: Ledger, task: Task, now: Instant) -> LeaseLost:
-    ledger.note(Happening.REFUSED, now, task)
+def _refuse(task_changes: TaskChanges, task: Task, now: Instant) -> LeaseLost:
+    task_changes.note(Happening.REFUSED, now, task)
     return LeaseLost(task.id)
 
 
 async def _look_again(
-    ledger: Ledger, unclear: dict[int, Task], outcomes: list[Outcome], answers: list[Task | None]
+    task_changes: TaskChanges, unclear: dict[int, Task], outcomes: list[Outcome], answers: list[Task | None]
 ) -> dict[int, Task]:
     """Answer the settles that were made before; of the others, give those whose lease still stands, read anew.
 
@@ -67,7 +67,7 @@ async def _look_again(
     must be judged in that light.
     """
     held: dict[int, Task] = {}
-    fresh = await ledger.store.get([task.id for task in unclear.values()])
+    fresh = await task_changes.store.get([task.id for task in unclear.values()])
     for (position, task), stored in zip(unclear.items(), fresh, strict=True):
         if stored is None:
             continue

@@ -13,7 +13,7 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Priority, State
 from fairlead.engine.metrics.throughput import OTHER_QUEUES, HourCounts, Throughput
 from fairlead.engine.queue_ages import AgePercentiles, QueueAges
-from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerState
 from fairlead.storage.values import Tally
 
 
@@ -93,7 +93,7 @@ class Stats(Struct, frozen=True, kw_only=True):
 def stats_of(
     tally: Tally,
     now: Instant,
-    workers: Sequence[WorkerPresence] = (),
+    workers: Sequence[WorkerRecord] = (),
     throughput: Throughput | None = None,
     *,
     paused: Collection[str] = (),
@@ -171,7 +171,7 @@ def _no_tasks(*, paused: bool = False, unreadable: bool = False) -> QueueStats:
     )
 
 
-def worker_stats(workers: Sequence[WorkerPresence]) -> WorkerStats:
+def worker_stats(workers: Sequence[WorkerRecord]) -> WorkerStats:
     """How many workers there are, and how busy."""
     states = Counter(worker.word for worker in workers)
     alive = [worker for worker in workers if worker.state is not WorkerState.DEAD]

@@ -13,7 +13,7 @@ from fairlead.core.instant import SECOND, Span
 from fairlead.core.submission import Submission, check_batch_after
 from fairlead.core.task import Task
 from fairlead.engine import dependencies
-from fairlead.engine.changes import Ledger
+from fairlead.engine.changes import TaskChanges
 from fairlead.engine.idempotency_scopes import KeyScopes
 from fairlead.engine.queue_cache import SOON
 from fairlead.engine.runtime import spans
@@ -63,13 +63,13 @@ class _Batch:
 class Submitter:
     """Stores tasks, one or many."""
 
-    def __init__(self, ledger: Ledger, ids: IdMaker, *, batching: bool) -> None:
+    def __init__(self, task_changes: TaskChanges, ids: IdMaker, *, batching: bool) -> None:
         self._batching = batching
-        self._ledger = ledger
-        self._store = ledger.store
-        self._clock = ledger.clock
-        self._book = ledger.book
-        self.keys = KeyScopes(ledger.records, ledger.clock, ledger.settings)
+        self._task_changes = task_changes
+        self._store = task_changes.store
+        self._clock = task_changes.clock
+        self._queue_cache = task_changes.queue_cache
+        self.keys = KeyScopes(task_changes.records, task_changes.clock, task_changes.settings)
         """How idempotency keys are named."""
         self._ids = ids
 
@@ -89,21 +89,21 @@ class Submitter:
             if isinstance(answer, FairleadError):
                 raise answer
             return answer
-        fresh_for = self._book.fresh_for
+        fresh_for = self._queue_cache.fresh_for
         if fresh_for <= 0:
-            await self._book.refresh()
+            await self._queue_cache.refresh()
         now, queue = self._clock.now(), submission.queue
-        task = self._book.accept(submission, self._ids.task_id(queue, now), now)
+        task = self._queue_cache.accept(submission, self._ids.task_id(queue, now), now)
         holder = None
         if submission.idempotency_key is not None:
             task, holder = await self.keys.name(task)
-        receipt = (await self._ledger.add((task,)))[0] if holder is None else KeyHeld(holder)
+        receipt = (await self._task_changes.add((task,)))[0] if holder is None else KeyHeld(holder)
         answer = Submitted(task) if type(receipt) is Added else await self._submitted(submission, task, receipt)
-        if self._ledger.unfinished:
-            await self._ledger.finish()
+        if self._task_changes.unfinished:
+            await self._task_changes.finish()
         if fresh_for <= SOON:
             # Here it delays no task; in front of the next submit it would.
-            await self._book.refresh(SOON)
+            await self._queue_cache.refresh(SOON)
         if isinstance(answer, FairleadError):
             raise answer
         return answer
@@ -125,8 +125,8 @@ class Submitter:
     async def _submit(
         self, submissions: Sequence[Submission], listed: Collection[int] = ()
     ) -> list[Submitted | FairleadError]:
-        if self._book.stale:
-            await self._book.refresh()
+        if self._queue_cache.stale:
+            await self._queue_cache.refresh()
         ids = self._ids.task_ids([submission.queue for submission in submissions], self._clock.now())
         batch = _Batch(submissions, ids, Turn(len(submissions), looped=self._batching), listed)
         await self._accept(batch)
@@ -155,7 +155,7 @@ class Submitter:
                     named += len(submission.after)
                     check_batch_after(named)
                     submission = dependencies.named(submission, position, batch.ids)
-                task = self._book.accept(submission, task_id, now)
+                task = self._queue_cache.accept(submission, task_id, now)
             except FairleadError as error:
                 batch.answers.append(error)
                 continue
@@ -171,15 +171,15 @@ class Submitter:
 
     async def _add_listed(self, batch: _Batch, listed: set[TaskId]) -> None:
         """Store the tasks of a batch of which some are taken however many wait."""
-        self._ledger.listed |= listed
+        self._task_changes.listed |= listed
         try:
             await self._add(batch)
         finally:
-            self._ledger.listed -= listed
+            self._task_changes.listed -= listed
 
     async def _add(self, batch: _Batch) -> None:
         """Store the tasks of a batch, and put down what became of those that were not stored."""
-        receipts = await self._ledger.add(list(batch.accepted.values())) if batch.accepted else []
+        receipts = await self._task_changes.add(list(batch.accepted.values())) if batch.accepted else []
         for (position, task), receipt in zip(batch.accepted.items(), receipts, strict=True):
             if type(receipt) is Added and task.spec.after is None:
                 continue
@@ -193,8 +193,8 @@ class Submitter:
             if isinstance(receipt, Missing | Apart):
                 batch.refused[position] = receipt.named
             batch.held = batch.held or isinstance(receipt, KeyHeld)
-        self._ledger.released |= bool(batch.waiting)
-        await self._ledger.finish()
+        self._task_changes.released |= bool(batch.waiting)
+        await self._task_changes.finish()
 
     async def _submitted(
         self, submission: Submission, task: Task, receipt: Receipt, ids: Sequence[TaskId] = ()
@@ -204,7 +204,7 @@ class Submitter:
             return Submitted(task)
         if isinstance(receipt, Known):
             # Stored by a call that was cut off before it could say so.
-            self._ledger.tell([task], task.spec.created_at)
+            self._task_changes.tell([task], task.spec.created_at)
             return Submitted(task)
         if isinstance(receipt, KeyHeld):
             return await self._held(submission, receipt.holder)
@@ -216,7 +216,7 @@ class Submitter:
                 f"{submission.idempotency_key!r} in queue {task.spec.queue!r}; this task was not stored. Repeat the "
                 f"submit when the store is rebuilt"
             )
-        return self._book.full(task, receipt.depth, receipt.bound)
+        return self._queue_cache.full(task, receipt.depth, receipt.bound)
 
     async def _submit_again(self, batch: _Batch) -> None:
         """Submit those again that were to wait for one of the batch whose key another task holds: for that one now."""
@@ -236,9 +236,9 @@ class Submitter:
 
     async def prepare(self, submission: Submission) -> Task:
         """The task that a submission becomes, not stored yet."""
-        await self._book.refresh()
+        await self._queue_cache.refresh()
         now = self._clock.now()
-        task = self._book.accept(submission, self._ids.task_id(submission.queue, now), now)
+        task = self._queue_cache.accept(submission, self._ids.task_id(submission.queue, now), now)
         task, holder = await self.keys.name(task)
         if holder is not None:
             raise key_held(task)

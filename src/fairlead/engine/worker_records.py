@@ -24,7 +24,7 @@ from fairlead.engine.events.observers import Watcher
 from fairlead.engine.events.publisher import Publisher
 from fairlead.engine.events.types import EventType, WorkerData, WorkerEvent
 from fairlead.engine.metrics.throughput import HourRow, Spent, Throughput, ThroughputMeter
-from fairlead.engine.queue_cache import BELL, WORKER_KIND, QueueBook
+from fairlead.engine.queue_cache import BELL, WORKER_KIND, QueueCache
 from fairlead.engine.records import DecodedRecord, Form, Records, decoder
 from fairlead.engine.runtime.clock import Clock
 from fairlead.engine.runtime.ids import Chance
@@ -56,10 +56,10 @@ class WorkerState(enum.StrEnum):
 
 
 WORKER_WORDS: Final = ("active", "paused", "draining", "dead")
-"""Every `WorkerPresence.word`."""
+"""Every `WorkerRecord.word`."""
 
 
-class WorkerPresence(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkerRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A worker, as it last said of itself."""
 
     id: WorkerId
@@ -126,7 +126,7 @@ class LostTask(Struct, frozen=True):
 class WorkerReport(Struct, frozen=True, kw_only=True):
     """A worker and its tasks."""
 
-    worker: WorkerPresence
+    worker: WorkerRecord
     drain_asked: bool = False
     """Whether it was asked to drain; it hears of it at its next beat."""
     running: tuple[Task, ...] = ()
@@ -148,7 +148,7 @@ class _Counted(Struct, frozen=True):
     """Of the last hour; of a process that has ended since, of the hour before."""
 
 
-PRESENT: Final = Form(kind=_WORKER, decode=decoder(WorkerPresence), name_of=lambda present: present.id)
+PRESENT: Final = Form(kind=_WORKER, decode=decoder(WorkerRecord), name_of=lambda present: present.id)
 COUNTS: Final = Form(kind=_THROUGHPUT, decode=decoder(_Counted))
 
 
@@ -157,7 +157,7 @@ def _state(*, draining: bool) -> WorkerState:
     return WorkerState.DRAINING if draining else WorkerState.ACTIVE
 
 
-class Presence:
+class WorkerRecords:
     """The workers of one store, as one engine knows and tells of them."""
 
     def __init__(
@@ -168,7 +168,7 @@ class Presence:
         chance: Chance,
         publisher: Publisher,
         meter: ThroughputMeter,
-        book: QueueBook,
+        queue_cache: QueueCache,
         watchers: Sequence[Watcher] = (),
     ) -> None:
         self._records = records
@@ -179,8 +179,8 @@ class Presence:
         self._publisher = publisher
         self._meter = meter
         self._watchers = watchers
-        self._book = book
-        self._known: dict[WorkerId, tuple[WorkerPresence, int]] = {}
+        self._queue_cache = queue_cache
+        self._known: dict[WorkerId, tuple[WorkerRecord, int]] = {}
         """Workers that speak through this engine, with the version of their record."""
         self._process: str | None = None
         self._reported: tuple[Throughput, tuple[HourRow, ...]] | None = None
@@ -200,13 +200,13 @@ class Presence:
         key: str | None = None,
         tenant: str | None = None,
         registration: str = "",
-    ) -> WorkerPresence:
+    ) -> WorkerRecord:
         """Make a worker known; from now on it is expected to beat every `Settings.heartbeat`.
 
         Raises Forbidden if the id is that of a worker which another key has registered.
         """
         now = self._clock.now()
-        present = WorkerPresence(
+        present = WorkerRecord(
             id=worker,
             name=name or worker,
             host=host,
@@ -229,7 +229,7 @@ class Presence:
         await self._tell(EventType.JOINED, present)
         return present
 
-    async def _introduce(self, present: WorkerPresence) -> int:
+    async def _introduce(self, present: WorkerRecord) -> int:
         """Store the record of a worker that registers, also again; its version."""
         for _ in range(_TRIES):
             found = await self._records.find(PRESENT, present.id)
@@ -292,7 +292,7 @@ class Presence:
             await self._tell(EventType.LEFT, replace(present, running=0))
         return left
 
-    async def workers(self) -> list[WorkerPresence]:
+    async def workers(self) -> list[WorkerRecord]:
         """All workers by id, also those that are dead, until they are forgotten."""
         now, paused = self._clock.now(), await self.paused()
         return [
@@ -350,7 +350,7 @@ class Presence:
     async def _ring(self) -> None:
         """Have all engines learn which workers are paused."""
         await self._store.put(BELL, BELL, b"")
-        self._book.expire()
+        self._queue_cache.expire()
 
     async def report(self) -> None:
         """Store what this process has counted, for `throughput`, `spent` and `counted`."""
@@ -427,19 +427,19 @@ class Presence:
                 await self._store.drop(_THROUGHPUT, each.name, expected=each.version)
         return len(names)
 
-    def _judged(self, present: WorkerPresence, now: Instant) -> WorkerPresence:
+    def _judged(self, present: WorkerRecord, now: Instant) -> WorkerRecord:
         """The worker as it stands now: dead, if it was not heard of for one lease length."""
         dead = now - present.seen_at > self._settings.lease
         return replace(present, state=WorkerState.DEAD) if dead else present
 
-    async def _find(self, worker: WorkerId) -> tuple[WorkerPresence, int]:
+    async def _find(self, worker: WorkerId) -> tuple[WorkerRecord, int]:
         found = await self._records.find(PRESENT, worker)
         if isinstance(found, DecodedRecord):
             return found.value, found.version
         self._known.pop(worker, None)
         raise WorkerNotFound(worker)
 
-    async def _tell(self, event_type: EventType, present: WorkerPresence) -> None:
+    async def _tell(self, event_type: EventType, present: WorkerRecord) -> None:
         data = WorkerData(
             tenant=present.tenant,
             worker_id=present.id,

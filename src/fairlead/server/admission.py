@@ -141,14 +141,14 @@ class Admission:
     @property
     def on(self) -> bool:
         """Whether there is anything that a submit could be refused by; if not, nobody needs to ask."""
-        return bool(self._settings or self._listed or self._engine.book.tiers)
+        return bool(self._settings or self._listed or self._engine.queue_cache.tiers)
 
     async def admit(self, submissions: Sequence[Submission], callers: Sequence[Principal], requests: int) -> Admitted:
         """Take what may be taken of some submits, which came in so many requests; `leave` ends it."""
-        book = self._engine.book
-        if book.stale:
-            await book.refresh()
-        tenants = [book.tenants.get(each.queue, each.tenant) for each in submissions]
+        queue_cache = self._engine.queue_cache
+        if queue_cache.stale:
+            await queue_cache.refresh()
+        tenants = [queue_cache.tenants.get(each.queue, each.tenant) for each in submissions]
         listed = [
             at
             for at, (caller, tenant) in enumerate(zip(callers, tenants, strict=True))
@@ -204,7 +204,7 @@ class Admission:
         listed = set(admitted.listed)
         for at in wanted:
             said = submissions[at]
-            priority = self._engine.book.settings_of(said.queue).defaults.priority
+            priority = self._engine.queue_cache.settings_of(said.queue).defaults.priority
             refusal = refusal_above(
                 tiers,
                 self.count.waiting + len(passing),

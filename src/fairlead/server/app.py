@@ -38,10 +38,10 @@ from fairlead.server.routes import (
     session,
     stats,
     tasks,
+    workers,
 )
-from fairlead.server.routes import workers as fleet
-from fairlead.server.state import Hub
-from fairlead.server.worker_protocol import routes as workers
+from fairlead.server.state import ServerState
+from fairlead.server.worker_protocol import routes as worker_protocol
 from fairlead.wire.endpoint import Anything
 from fairlead.wire.problems import MEDIA_TYPE
 
@@ -54,14 +54,14 @@ ENDPOINTS: Final[tuple[Served[Any, Any], ...]] = Documents(
         *schedules.ENDPOINTS,
         *queues.ENDPOINTS,
         *circuits.ENDPOINTS,
-        *fleet.ENDPOINTS,
+        *workers.ENDPOINTS,
         *stats.ENDPOINTS,
         *autoscale.ENDPOINTS,
         *quarantine.ENDPOINTS,
         *doctor.ENDPOINTS,
         *health.ENDPOINTS,
         *metrics.ENDPOINTS,
-        *workers.ENDPOINTS,
+        *worker_protocol.ENDPOINTS,
         *session.ENDPOINTS,
         *events.ENDPOINTS,
     )
@@ -73,15 +73,15 @@ _JSON: Final = b"application/json"
 _PROBLEM: Final = MEDIA_TYPE.encode()
 
 
-def build(hub: Hub, pages: Sequence[Served[Any, Any]] = dashboard.ENDPOINTS) -> ASGIApp:
+def build(state: ServerState, pages: Sequence[Served[Any, Any]] = dashboard.ENDPOINTS) -> ASGIApp:
     """The application of a server: its API, and the pages of its dashboard."""
     by_path: dict[str, list[Served[Any, Any]]] = defaultdict(list)
     for endpoint in (*ENDPOINTS, *pages):
         by_path[endpoint.path].append(endpoint)
-    view_of = views_of(hub)
-    resources = {path: Resource(hub, endpoints, view_of) for path, endpoints in by_path.items()}
-    application = Application(resources, {"/ws": events.EventSocket(hub)})
-    return SafeHeaders(application, hub.stopping)
+    view_of = views_of(state)
+    resources = {path: Resource(state, endpoints, view_of) for path, endpoints in by_path.items()}
+    application = Application(resources, {"/ws": events.EventSocket(state)})
+    return SafeHeaders(application, state.stopping)
 
 
 class Application:
@@ -105,8 +105,10 @@ class Application:
 class Resource:
     """All methods of one path."""
 
-    def __init__(self, hub: Hub, endpoints: Sequence[Served[Any, Any]], view_of: Callable[[Principal], View]) -> None:
-        self._desks = {endpoint.method: Desk(hub, endpoint, view_of) for endpoint in endpoints}
+    def __init__(
+        self, state: ServerState, endpoints: Sequence[Served[Any, Any]], view_of: Callable[[Principal], View]
+    ) -> None:
+        self._desks = {endpoint.method: EndpointHandler(state, endpoint, view_of) for endpoint in endpoints}
         if "GET" in self._desks:
             self._desks["HEAD"] = self._desks["GET"]
 
@@ -127,15 +129,15 @@ async def no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
     await refuse(Refusal("not-found", f"there is no endpoint {scope['path']}; /docs lists all endpoints"), send)
 
 
-class Desk:
+class EndpointHandler:
     """Answers the requests for one endpoint."""
 
-    def __init__(self, hub: Hub, endpoint: Served[Any, Any], view_of: Callable[[Principal], View]) -> None:
-        self._hub = hub
+    def __init__(self, state: ServerState, endpoint: Served[Any, Any], view_of: Callable[[Principal], View]) -> None:
+        self._state = state
         self._endpoint = endpoint
         self._view_of = view_of
         self._changes = endpoint.method not in SAFE_METHODS
-        self._limit = endpoint.body_limit or hub.settings.body_limit
+        self._limit = endpoint.body_limit or state.settings.body_limit
         self._no_query = None if _asks(endpoint.query) else endpoint.query()
         self._decode = Decoder(endpoint.body, optional=endpoint.body_optional) if endpoint.body is not None else None
 
@@ -153,23 +155,23 @@ class Desk:
         body = b"" if answer.body is None else _ENCODE(answer.body)
         direct = direct_of(scope)
         if direct is not None and direct.open and not answer.headers:
-            last = self._hub.stopping.is_set()
+            last = self._state.stopping.is_set()
             direct.answer(answer.status, head_of(_JSON, scope["scheme"]), body, last=last)
         else:
             await say(send, answer.status, body, _JSON, answer.headers)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer | ASGIApp:
-        endpoint, hub = self._endpoint, self._hub
+        endpoint, state = self._endpoint, self._state
         # The body comes when the caller sends it, which is none of the store's time.
-        allowance = hub.allowance()
-        principal = hub.gate.admit_at_once(headers_of(scope), endpoint.role, changes=self._changes)
+        allowance = state.allowance()
+        principal = state.gate.admit_at_once(headers_of(scope), endpoint.role, changes=self._changes)
         if principal is None:
             with allowance:
-                principal = await hub.gate.admit(scope, endpoint.role)
+                principal = await state.gate.admit(scope, endpoint.role)
         body = None
         ignored: tuple[str, ...] = ()
         if self._decode is not None:
-            body, ignored = await self._decode.read(await hub.bodies.read(scope, receive, self._limit))
+            body, ignored = await self._decode.read(await state.bodies.read(scope, receive, self._limit))
         query = self._no_query if not scope["query_string"] or endpoint.query is Anything else None
         if query is None:
             query = parse_query(endpoint.query, scope["query_string"])

@@ -15,7 +15,7 @@ from fairlead.core.identity import TaskId, check_name, parse_task_id
 from fairlead.server.auth.principal import Principal
 from fairlead.server.caller_view import View
 from fairlead.server.http.problems import Refusal
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.wire.endpoint import Endpoint
 
 Q = TypeVar("Q")
@@ -34,9 +34,9 @@ class Call(Struct, Generic[Q, B], frozen=True):
     receive: Receive
 
     @property
-    def hub(self) -> Hub:
+    def state(self) -> ServerState:
         """Everything; refused to a caller who is bound to a tenant."""
-        return self.view.hub
+        return self.view.state
 
     @property
     def principal(self) -> Principal:
@@ -122,7 +122,7 @@ def _service(call: Call[Any, Any], thing: str, method: str) -> Callable[..., Awa
     """The method, as it is there for the caller: what nobody has opened to tenants is refused to them."""
     own = getattr(call.view.engine, thing, None)
     found: Callable[..., Awaitable[Any]] = getattr(
-        own if hasattr(own, method) else getattr(call.hub.engine, thing), method
+        own if hasattr(own, method) else getattr(call.state.engine, thing), method
     )
     return found
 

@@ -28,7 +28,7 @@ from fairlead.server.http.tls import TlsListener
 from fairlead.server.listeners import BACKLOG, Binding, Listeners
 from fairlead.server.live.dead_letter_alert import Call, DeadLetterAlert
 from fairlead.server.settings import ServerSettings
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 
 log = logging.getLogger("fairlead.server")
 
@@ -73,7 +73,7 @@ async def open_server(
         # An outage must not keep a server from starting, nor a store that is only read: the first key asks again.
         with contextlib.suppress(StoreError):
             await engine.begin_key_scopes()
-        return Server(Hub(engine, settings, gate, metrics), listeners, binding, sweep=sweep, webhook=webhook)
+        return Server(ServerState(engine, settings, gate, metrics), listeners, binding, sweep=sweep, webhook=webhook)
     except BaseException:
         listeners.close()
         raise
@@ -100,26 +100,32 @@ class Server:
     """A server and its life. It is a `fairlead.worker.process.Service`."""
 
     def __init__(
-        self, hub: Hub, listeners: Listeners, binding: Binding, *, sweep: bool = True, webhook: Call | None = None
+        self,
+        state: ServerState,
+        listeners: Listeners,
+        binding: Binding,
+        *,
+        sweep: bool = True,
+        webhook: Call | None = None,
     ) -> None:
         """With `sweep` it answers alarms too, for a store whose workers all come over HTTP."""
-        self.hub = hub
+        self.state = state
         self.url = listeners.url
         self._listeners = listeners
         self._sweep = sweep
-        self._alert = DeadLetterAlert(hub.engine, hub.depths, hub.settings, webhook)
-        self._peers = Peers(hub.settings, binding.trusted_proxies)
-        self._uvicorn = _Uvicorn(_config(hub, binding, self._peers), listeners.tls, self._peers)
+        self._alert = DeadLetterAlert(state.engine, state.depths, state.settings, webhook)
+        self._peers = Peers(state.settings, binding.trusted_proxies)
+        self._uvicorn = _Uvicorn(_config(state, binding, self._peers), listeners.tls, self._peers)
         _quieten()
 
     async def run(self) -> None:
         """Serve until asked to leave; then finish what was accepted."""
         async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(self._wind_down()), group.create_task(self.hub.history.run())]
+            beside = [group.create_task(self._wind_down()), group.create_task(self.state.history.run())]
             if self._alert.is_wanted:
                 beside.append(group.create_task(self._alert.run()))
             if self._sweep:
-                beside.append(group.create_task(Sweeper(self.hub.engine, log=log).run()))
+                beside.append(group.create_task(Sweeper(self.state.engine, log=log).run()))
             await self._uvicorn.serve(sockets=self._listeners.sockets)
             for task in beside:
                 task.cancel()
@@ -128,8 +134,8 @@ class Server:
 
     def leave(self) -> None:
         """Take no more connections and finish what was accepted; the second time, cut it off."""
-        if not self.hub.stopping.is_set():
-            self.hub.stopping.set()
+        if not self.state.stopping.is_set():
+            self.state.stopping.set()
             return
         self._uvicorn.should_exit = self._uvicorn.force_exit = True
         for task in list(self._uvicorn.server_state.tasks):
@@ -138,7 +144,7 @@ class Server:
             connection.transport.abort()
 
     async def _wind_down(self) -> None:
-        await self.hub.stopping.wait()
+        await self.state.stopping.wait()
         while not self._uvicorn.started:  # noqa: ASYNC110 - uvicorn has no event for it, nor for the next
             await asyncio.sleep(_TICK)
         for server in self._uvicorn.servers:
@@ -182,9 +188,9 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-def _config(hub: Hub, binding: Binding, peers: Peers) -> uvicorn.Config:
-    together = Together(hub, proxied=bool(binding.trusted_proxies))
-    protocols = protocols_of(build(hub), together, peers)
+def _config(state: ServerState, binding: Binding, peers: Peers) -> uvicorn.Config:
+    together = Together(state, proxied=bool(binding.trusted_proxies))
+    protocols = protocols_of(build(state), together, peers)
     # uvicorn says that it wants a class; it uses it as what makes a protocol.
     make: Any = protocols.http
     return uvicorn.Config(

@@ -26,7 +26,7 @@ from fairlead.server.live.queue_depths import Ages, Depths
 from fairlead.server.live.task_waiters import Endings
 from fairlead.server.settings import ServerSettings
 from fairlead.server.worker_protocol.dispatch import Dispatcher
-from fairlead.server.worker_protocol.registry import Roster
+from fairlead.server.worker_protocol.registry import RegisteredWorkers
 from fairlead.storage.deadline import GRACE, patience_of
 from fairlead.wire.explanations import CauseShown, cause_shown
 
@@ -67,7 +67,7 @@ class Allowance:
             ) from None
 
 
-class Hub:
+class ServerState:
     """The engine, and what the server keeps beside it."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Hub:
         self.gate = gate or Gate(Keyring(engine), self.settings)
         self.stopping = asyncio.Event()
         """Set when the server is asked to leave: whatever waits or streams then comes to its end."""
-        self.roster = Roster(engine)
+        self.registered = RegisteredWorkers(engine)
         self.held = HeldTasks(engine.store, engine.settings, engine.clock)
         self.dispatcher = Dispatcher(engine, self.stopping)
         self.broadcast = Broadcast(engine, self.stopping)
@@ -120,7 +120,7 @@ class Hub:
 
     async def tables(self) -> Callable[[str], Table]:
         """What says, by queue, how the wait of a task counts."""
-        book = self.engine.book
-        if book.stale:
-            await book.refresh()
-        return book.table_of
+        queue_cache = self.engine.queue_cache
+        if queue_cache.stale:
+            await queue_cache.refresh()
+        return queue_cache.table_of

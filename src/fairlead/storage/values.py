@@ -262,7 +262,7 @@ class Usage(Struct, frozen=True, gc=False):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """A small versioned document: queue settings, a schedule, a worker's presence, an API key."""
+    """A small versioned document: queue settings, a schedule, a worker's record, an API key."""
 
     kind: str
     name: str

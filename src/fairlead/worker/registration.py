@@ -1,4 +1,4 @@
-"""A worker's attendance: it is known to everyone as long as it has something to do."""
+"""A worker's registration: it is known to everyone as long as it has something to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _JOIN_INTERVAL: Final = 1.0
 _LAST_WORDS: Final = 5.0
 
 
-class Attendance:
+class Registration:
     """Joins, beats while the worker works or drains, and leaves."""
 
     def __init__(

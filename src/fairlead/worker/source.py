@@ -93,7 +93,7 @@ class EngineSource:
 
     @property
     def paused(self) -> bool:
-        return self._worker in self._engine.book.paused_workers
+        return self._worker in self._engine.queue_cache.paused_workers
 
     async def claim(self, limit: int) -> list[Task]:
         self._freed.clear()
@@ -123,7 +123,7 @@ class EngineSource:
                 self._worker, self._queues, timeout, limit=limit, capabilities=self._capabilities, types=self._types
             )
         # No bell rings for a place that is free again: who has freed it looks who was waiting for it.
-        ring = self._engine.book.wait(self._queues, timeout, self._worker)
+        ring = self._engine.queue_cache.wait(self._queues, timeout, self._worker)
         waits = [asyncio.ensure_future(ring), asyncio.ensure_future(self._freed.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -137,7 +137,7 @@ class EngineSource:
 
     def _hold_back(self, tasks: Sequence[Task]) -> bool:
         """Whether others may wait for one of these tasks to end."""
-        limits = self._engine.book.limits
+        limits = self._engine.queue_cache.limits
         return any(task.spec.concurrency_key is not None or task.spec.queue in limits for task in tasks)
 
     async def unserved(self) -> dict[str, int]:
@@ -152,7 +152,7 @@ class EngineSource:
         }
 
     async def join(self, capacity: int) -> float:
-        await self._engine.presence.register(
+        await self._engine.worker_records.register(
             self._worker,
             queues=self._queues,
             capacity=capacity,
@@ -165,10 +165,10 @@ class EngineSource:
         return self._engine.settings.heartbeat / SECOND
 
     async def beat(self, running: int, *, draining: bool) -> bool:
-        return await self._engine.presence.beat(self._worker, running=running, draining=draining)
+        return await self._engine.worker_records.beat(self._worker, running=running, draining=draining)
 
     async def leave(self) -> None:
-        await self._engine.presence.leave(self._worker)
+        await self._engine.worker_records.leave(self._worker)
 
     async def upkeep(self) -> None:
         await Sweeper(self._engine).run()

@@ -26,7 +26,7 @@ from fairlead.worker.isolation.pool import READY_WITHIN, Cells
 from fairlead.worker.keeper.keeper import Keeper
 from fairlead.worker.outage import Outage
 from fairlead.worker.outcome import unsettled
-from fairlead.worker.registration import Attendance
+from fairlead.worker.registration import Registration
 from fairlead.worker.source import Source
 from fairlead.worker.spans import Traces
 from fairlead.worker.threads import Threads
@@ -135,8 +135,8 @@ class Worker:
         """Work until asked to leave, then drain."""
         await self._keeper.start(self._heard, self._beat_failed)
         capacity = self._settings.concurrency
-        attendance = Attendance(self._source, capacity, lambda: len(self._attempts), self._beat_failed)
-        present = asyncio.create_task(attendance.keep(self._leaving, self.leave))
+        registration = Registration(self._source, capacity, lambda: len(self._attempts), self._beat_failed)
+        present = asyncio.create_task(registration.keep(self._leaving, self.leave))
         duties = [
             asyncio.create_task(duty)
             for duty in (
@@ -160,7 +160,7 @@ class Worker:
             await self._drain()
             present.cancel()
             await asyncio.gather(present, return_exceptions=True)
-            await attendance.end()
+            await registration.end()
             await self._keeper.close()
             await self.close()
         if left := self._left():

@@ -122,7 +122,7 @@ async def test_a_record_is_set_aside_that_is_damaged_before_its_value(
         single.ask("HSET", Keys(prefix).records(kind), "one", stored)
     assert await Keyring(engine).read() == ([], ["one"])
     assert [record.value for record in await store.scan("key")] == [SEAL]
-    assert (await engine.presence.workers(), await store.scan("worker")) == ([], [])
+    assert (await engine.worker_records.workers(), await store.scan("worker")) == ([], [])
     kept = [msgspec.msgpack.decode(record.value, type=Quarantined) for record in await store.scan(QUARANTINE)]
     assert {each.key: each.parts["value"] for each in kept} == {"key/one": stored, "worker/one": stored}
 

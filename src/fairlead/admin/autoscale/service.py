@@ -8,8 +8,8 @@ from fairlead.core.health.autoscale import Load
 from fairlead.core.instant import Instant
 from fairlead.core.task import State
 from fairlead.engine.metrics.throughput import Spent
-from fairlead.engine.queue_cache import QueueBook
-from fairlead.engine.worker_records import WorkerPresence
+from fairlead.engine.queue_cache import QueueCache
+from fairlead.engine.worker_records import WorkerRecord
 from fairlead.storage.values import Tally
 
 
@@ -17,13 +17,13 @@ def load_of(
     queues: Collection[str] | None,
     tally: Tally,
     now: Instant,
-    book: QueueBook,
-    workers: Sequence[WorkerPresence],
+    queue_cache: QueueCache,
+    workers: Sequence[WorkerRecord],
     spent: Spent,
 ) -> Load:
     """The load of some queues or of all. What is paused counts only as far as it runs."""
     lanes = [each for each in tally.lanes if queues is None or each.lane.queue in queues]
-    claimable = [each for each in lanes if not book.withheld(each.lane)]
+    claimable = [each for each in lanes if not queue_cache.withheld(each.lane)]
     oldest = min((each.oldest_ready for each in claimable if each.oldest_ready is not None), default=now)
     active = [
         worker

@@ -8,7 +8,7 @@ from typing import Final
 from fairlead.core.circuit import Circuit, CircuitSettings, check_circuit, closed, configured, opened
 from fairlead.core.errors import CircuitNotFound, StoreUnavailable
 from fairlead.core.identity import check_name
-from fairlead.engine.changes import Ledger
+from fairlead.engine.changes import TaskChanges
 from fairlead.engine.circuit_breaker import BELL, FORM, KIND
 from fairlead.engine.records import Unread
 
@@ -18,11 +18,11 @@ _TRIES: Final = 100
 class Circuits:
     """The circuits of one store, by task type."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._records = ledger.records
-        self._store = ledger.store
-        self._clock = ledger.clock
+    def __init__(self, task_changes: TaskChanges) -> None:
+        self._task_changes = task_changes
+        self._records = task_changes.records
+        self._store = task_changes.store
+        self._clock = task_changes.clock
 
     async def all(self) -> dict[str, Circuit]:
         """Every circuit, by its task type."""
@@ -30,7 +30,7 @@ class Circuits:
 
     async def find(self, task_type: str) -> Circuit | None:
         """The circuit of a task type, if it has one: whether it is open, and until when, is in its status."""
-        return await self._ledger.breakers.find(task_type)
+        return await self._task_changes.breakers.find(task_type)
 
     async def get(self, task_type: str) -> Circuit:
         """The circuit of a task type; raises CircuitNotFound if it has none."""
@@ -93,11 +93,11 @@ class Circuits:
             if await self._store.put(KIND, task_type, FORM.write(after), expected=expected) is not None:
                 await self._ring()
                 if before is not None and after.state is not before.state:
-                    self._ledger.breakers.tell(task_type, after)
-                    await self._ledger.finish()
+                    self._task_changes.breakers.tell(task_type, after)
+                    await self._task_changes.finish()
                 return after
         raise StoreUnavailable(f"the circuit of {task_type!r} changed {_TRIES} times meanwhile; try again later")
 
     async def _ring(self) -> None:
         await self._store.put(BELL, BELL, b"")
-        self._ledger.book.expire()
+        self._task_changes.queue_cache.expire()

@@ -36,7 +36,7 @@ from fairlead.core.text.secret_mask import masked_text
 from fairlead.engine.dependencies import released_at
 from fairlead.engine.runtime.clock import Clock, SystemClock
 from fairlead.engine.stats import Stats, stats_of
-from fairlead.engine.worker_records import WORKER_WORDS, WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WORKER_WORDS, WorkerRecord, WorkerState
 from fairlead.storage.deadline import share
 from fairlead.storage.protocol import Examined
 from fairlead.storage.values import Filter, Tally
@@ -188,12 +188,12 @@ class Doctor:
 
     async def _fleet(self) -> Iterable[Finding]:
         """Queues, workers and schedules."""
-        book = self._engine.book
-        await book.refresh()
+        queue_cache = self._engine.queue_cache
+        await queue_cache.refresh()
         now = self._clock.now()
         workers = await self._engine.workers.all()
         tally = await self._store.tally()
-        stats = stats_of(tally, now, workers, paused=book.paused)
+        stats = stats_of(tally, now, workers, paused=queue_cache.paused)
         entries = await self._engine.schedules.all()
         return (
             *self._queues(stats, workers),
@@ -219,12 +219,12 @@ class Doctor:
             if many is not None:
                 yield many
 
-    def _queues(self, stats: Stats, workers: Sequence[WorkerPresence]) -> Iterable[Finding]:
+    def _queues(self, stats: Stats, workers: Sequence[WorkerRecord]) -> Iterable[Finding]:
         active = [worker for worker in workers if worker.takes_tasks]
         paused = [worker for worker in workers if worker.word == "paused"]
         for name, queue in stats.queues.items():
             waiting = queue.states[State.SCHEDULED] + queue.states[State.QUEUED]
-            full = bound_of(name, waiting, self._engine.book.settings_of(name).queue_bound)
+            full = bound_of(name, waiting, self._engine.queue_cache.settings_of(name).queue_bound)
             if full is not None:
                 yield full
             ready = queue.states[State.QUEUED]
@@ -273,7 +273,7 @@ def _here() -> Iterable[Finding]:
     )
 
 
-def _workers(workers: Sequence[WorkerPresence]) -> Iterable[Finding]:
+def _workers(workers: Sequence[WorkerRecord]) -> Iterable[Finding]:
     states = Counter(worker.word for worker in workers)
     shown = ", ".join(f"{states[word]:,} {word}" for word in WORKER_WORDS if states[word]) or "none"
     dead = states["dead"]
@@ -297,7 +297,7 @@ def _workers(workers: Sequence[WorkerPresence]) -> Iterable[Finding]:
 
 
 def _scheduled(
-    entries: Sequence[ScheduleEntry], workers: Sequence[WorkerPresence], now: Instant, patience: Span
+    entries: Sequence[ScheduleEntry], workers: Sequence[WorkerRecord], now: Instant, patience: Span
 ) -> Iterable[Finding]:
     """Schedules that nobody fires, and those whose task nobody could run."""
     live = [worker for worker in workers if worker.state is not WorkerState.DEAD]

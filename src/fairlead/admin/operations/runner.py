@@ -24,7 +24,7 @@ from fairlead.core.operation import LEASE, Batch, Operation, Stage
 from fairlead.core.query.parser import parse_query
 from fairlead.core.query.query import Query, term
 from fairlead.core.task import Task
-from fairlead.engine.changes import Ledger, seen
+from fairlead.engine.changes import TaskChanges, seen
 from fairlead.engine.records import Form, Unread, decoder
 from fairlead.engine.search import Plan, Searcher, plan
 from fairlead.storage.values import Filter, Verdict
@@ -72,11 +72,11 @@ def plan_of(operation: Operation) -> Plan:
 class Operator:
     """Works on the operations of one store."""
 
-    def __init__(self, ledger: Ledger, searcher: Searcher, name: Callable[[], str]) -> None:
-        self._ledger = ledger
-        self._records = ledger.records
-        self._store = ledger.store
-        self._clock = ledger.clock
+    def __init__(self, task_changes: TaskChanges, searcher: Searcher, name: Callable[[], str]) -> None:
+        self._task_changes = task_changes
+        self._records = task_changes.records
+        self._store = task_changes.store
+        self._clock = task_changes.clock
         self._searcher = searcher
         self._new_name = name
         self._name: str | None = None
@@ -88,14 +88,14 @@ class Operator:
     async def run(self) -> None:
         """Work until cancelled. A store that fails is tried again."""
         while True:
-            pause = self._ledger.settings.sweep_interval
+            pause = self._task_changes.settings.sweep_interval
             with contextlib.suppress(StoreError):
                 pause = await self.once()
             await asyncio.sleep(pause / SECOND)
 
     async def once(self) -> Span:
         """Do one batch of each operation that no one else works on; how long to wait before the next."""
-        longest = self._ledger.settings.sweep_interval
+        longest = self._task_changes.settings.sweep_interval
         if not await self._look():
             return longest
         pauses = [await self.step(name) for name in list(self._active)]
@@ -105,7 +105,7 @@ class Operator:
         """Do one batch of an operation, if no one else works on it; how long to wait before the next."""
         kept = await self._take(operation_id)
         if kept is None:
-            return self._ledger.settings.sweep_interval
+            return self._task_changes.settings.sweep_interval
         try:
             return await self._step(kept)
         except QueryError as error:
@@ -113,7 +113,7 @@ class Operator:
             paused = operations.paused(kept.operation, f"its query cannot be read here: {error}", self._clock.now())
             await self._put(kept, replace(paused, holder=None))
             self._active.pop(operation_id, None)
-            return self._ledger.settings.sweep_interval
+            return self._task_changes.settings.sweep_interval
 
     async def _step(self, kept: KeptOperation) -> Span:
         if kept.operation.batch is not None:
@@ -126,7 +126,7 @@ class Operator:
                 return kept.operation.pause(now)
             kept = await self._next(kept, allowance)
         self._note(kept.operation)
-        return 0 if kept.operation.stage.active else self._ledger.settings.sweep_interval
+        return 0 if kept.operation.stage.active else self._task_changes.settings.sweep_interval
 
     async def _look(self) -> bool:
         """Whether there is anything to do; what there is, is read again when someone rings, and now and then."""
@@ -215,24 +215,24 @@ class Operator:
     async def _do(self, operation: Operation, tasks: Sequence[Task], counts: Counts | None = None) -> Counts:
         """Act on tasks; those that change meanwhile are looked at again."""
         counts = counts or Counts()
-        await self._ledger.book.refresh()
+        await self._task_changes.queue_cache.refresh()
         admits = plan_of(operation).admits
         for _ in range(_TRIES):
             now = self._clock.now()
             changes = []
             for task in tasks:
                 with contextlib.suppress(WrongState):
-                    changes.append((task, self._ledger.decide(task, operation.event, now, seen(task))))
+                    changes.append((task, self._task_changes.decide(task, operation.event, now, seen(task))))
             counts.skipped += len(tasks) - len(changes)
             stale: list[Task] = []
-            verdicts = await self._ledger.apply([change for _, change in changes]) if changes else []
+            verdicts = await self._task_changes.apply([change for _, change in changes]) if changes else []
             for (task, change), verdict in zip(changes, verdicts, strict=True):
                 if verdict is Verdict.APPLIED:
                     counts.done += 1
-                    self._ledger.tell_change(task, change, now)
+                    self._task_changes.tell_change(task, change, now)
                 else:
                     stale.append(task)
-            await self._ledger.finish()
+            await self._task_changes.finish()
             if not stale:
                 return counts
             tasks = []

@@ -11,7 +11,7 @@ from fairlead.core import operation
 from fairlead.core.errors import OperationNotFound, OperationRefused, StoreUnavailable
 from fairlead.core.instant import Instant
 from fairlead.core.operation import Action, NewOperation, Operation, Preview, check_new
-from fairlead.engine.changes import Ledger
+from fairlead.engine.changes import TaskChanges
 from fairlead.engine.runtime.ids import IdMaker
 from fairlead.engine.search import Searcher, TaskCount, plan
 
@@ -23,13 +23,13 @@ _TRIES: Final = 100
 class Operations:
     """The operations of one store."""
 
-    def __init__(self, ledger: Ledger, searcher: Searcher, ids: IdMaker) -> None:
-        self._records = ledger.records
-        self._store = ledger.store
-        self._clock = ledger.clock
+    def __init__(self, task_changes: TaskChanges, searcher: Searcher, ids: IdMaker) -> None:
+        self._records = task_changes.records
+        self._store = task_changes.store
+        self._clock = task_changes.clock
         self._searcher = searcher
         self._ids = ids
-        self.operator = Operator(ledger, searcher, ids.token)
+        self.operator = Operator(task_changes, searcher, ids.token)
         """Who works on them in this process."""
 
     async def preview(self, wish: NewOperation) -> Preview:

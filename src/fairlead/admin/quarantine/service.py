@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import NotInQuarantine, RestoreRefused, StoreUnavailable
 from fairlead.core.health.quarantine import QUARANTINE, SEAL, TASK, Fault, Quarantined, check_parts, is_newer
 from fairlead.core.instant import SECOND, Span
-from fairlead.engine.changes import Ledger
+from fairlead.engine.changes import TaskChanges
 from fairlead.engine.records import VALUE, DecodedRecord, Form
 from fairlead.engine.restore import restore, revived
 from fairlead.storage.values import Record
@@ -29,14 +29,14 @@ _SHARE: Final = 100
 class QuarantineRecords:
     """What is set aside in one store."""
 
-    def __init__(self, ledger: Ledger, forms: Mapping[str, Form[Any]], bells: Mapping[str, str]) -> None:
+    def __init__(self, task_changes: TaskChanges, forms: Mapping[str, Form[Any]], bells: Mapping[str, str]) -> None:
         """`forms` is every kind of record that is decoded; `bells` what is rung when one of a kind has changed."""
-        self._ledger = ledger
+        self._task_changes = task_changes
         self._forms = forms
         self._bells = bells
-        self._records = ledger.records
-        self._store = ledger.store
-        self._clock = ledger.clock
+        self._records = task_changes.records
+        self._store = task_changes.store
+        self._clock = task_changes.clock
         self._counted: tuple[Span, dict[str, int]] | None = None
         """Until when what was counted is used, and that."""
 
@@ -102,12 +102,12 @@ class QuarantineRecords:
     async def _add_back(self, found: Quarantined) -> None:
         """Add a task that was set aside; what it did when it was set aside, it no longer does."""
         now = self._clock.now()
-        await self._ledger.book.refresh()
-        if self._ledger.book.is_foreign(revived(self._store, found)):
+        await self._task_changes.queue_cache.refresh()
+        if self._task_changes.queue_cache.is_foreign(revived(self._store, found)):
             raise RestoreRefused(
                 f"{found.key} does not belong to the tenant of its queue; discard it, or unbind the queue first"
             )
-        self._ledger.tell([await restore(self._store, found, now, self._ledger.settings.rules)], now)
+        self._task_changes.tell([await restore(self._store, found, now, self._task_changes.settings.rules)], now)
 
     async def _put_back(self, found: Quarantined) -> None:
         form, value = self._forms.get(found.kind), found.parts.get(VALUE)
@@ -128,7 +128,7 @@ class QuarantineRecords:
         await self._store.drop(QUARANTINE, record.name, expected=record.version)
         if (bell := self._bells.get(kind)) is not None:
             await self._store.put(bell, bell, b"")
-        self._ledger.book.expire()
+        self._task_changes.queue_cache.expire()
         self._counted = None
 
 

@@ -18,7 +18,7 @@ from fairlead.core.identity import TaskId, check_name
 from fairlead.core.query.query import EVERYTHING, quoted
 from fairlead.core.queues.queue import PurgeCount, QueueOptions, QueueSettings, changed
 from fairlead.core.task import WAITING, State, Task
-from fairlead.engine.changes import Ledger, seen
+from fairlead.engine.changes import TaskChanges, seen
 from fairlead.engine.events.types import EventType, QueueData, QueueEvent
 from fairlead.engine.queue_cache import BELL, FORM, KIND, TYPE_KIND
 from fairlead.engine.records import Unread
@@ -31,14 +31,14 @@ _PURGE_TRIES: Final = 20
 """How often a task that changed meanwhile is looked at again; each time someone else's change succeeded."""
 
 
-async def purge(ledger: Ledger, queue: str, limit: int | None = None) -> PurgeCount:
+async def purge(task_changes: TaskChanges, queue: str, limit: int | None = None) -> PurgeCount:
     """Remove the tasks that wait in a queue, the oldest first, if there is a limit no more than that.
 
     Each is removed by a compare-and-set, so one that a worker claims meanwhile runs. What is submitted while this goes
     on stays, so that it comes to an end.
     """
-    matching = Filter(states=WAITING, queue=check_name("queue", queue), created_before=ledger.clock.now() + 1)
-    store = ledger.store
+    matching = Filter(states=WAITING, queue=check_name("queue", queue), created_before=task_changes.clock.now() + 1)
+    store = task_changes.store
     find = store.find_current if isinstance(store, Lagging) else store.find
     removed = {State.SCHEDULED: 0, State.QUEUED: 0}
     after: TaskId | None = None
@@ -46,30 +46,30 @@ async def purge(ledger: Ledger, queue: str, limit: int | None = None) -> PurgeCo
     while not complete and (limit is None or sum(removed.values()) < limit):
         size = _PURGE_BATCH if limit is None else min(_PURGE_BATCH, limit - sum(removed.values()))
         tasks = await find(matching, limit=size, newest_first=False, after=after)
-        for task in await _remove(ledger, tasks):
+        for task in await _remove(task_changes, tasks):
             removed[task.state] += 1
         complete = len(tasks) < size
         after = tasks[-1].id if tasks else after
-    await ledger.finish()
+    await task_changes.finish()
     return PurgeCount(scheduled=removed[State.SCHEDULED], queued=removed[State.QUEUED], complete=complete)
 
 
-async def _remove(ledger: Ledger, tasks: Sequence[Task]) -> list[Task]:
+async def _remove(task_changes: TaskChanges, tasks: Sequence[Task]) -> list[Task]:
     """Those of the tasks that were still waiting, and are gone now."""
     gone: list[Task] = []
     for _ in range(_PURGE_TRIES):
         if not tasks:
             break
-        now = ledger.clock.now()
-        changes = [ledger.decide(task, Purged(), now, seen(task)) for task in tasks]
+        now = task_changes.clock.now()
+        changes = [task_changes.decide(task, Purged(), now, seen(task)) for task in tasks]
         changed_meanwhile: list[TaskId] = []
-        for task, change, verdict in zip(tasks, changes, await ledger.apply(changes), strict=True):
+        for task, change, verdict in zip(tasks, changes, await task_changes.apply(changes), strict=True):
             if verdict is Verdict.APPLIED:
-                ledger.tell_change(task, change, now)
+                task_changes.tell_change(task, change, now)
                 gone.append(task)
             elif verdict is Verdict.STALE:
                 changed_meanwhile.append(task.id)
-        again = await ledger.store.get(changed_meanwhile) if changed_meanwhile else []
+        again = await task_changes.store.get(changed_meanwhile) if changed_meanwhile else []
         tasks = [task for task in again if task is not None and task.state.waiting]
     return gone
 
@@ -86,12 +86,12 @@ _UNREADABLE: Final = QueueSettings(paused=True)
 class Queues:
     """What people do with the queues of one store."""
 
-    def __init__(self, ledger: Ledger, searcher: Searcher) -> None:
-        self._ledger = ledger
+    def __init__(self, task_changes: TaskChanges, searcher: Searcher) -> None:
+        self._task_changes = task_changes
         self._searcher = searcher
-        self._records = ledger.records
-        self._store = ledger.store
-        self._clock = ledger.clock
+        self._records = task_changes.records
+        self._store = task_changes.store
+        self._clock = task_changes.clock
 
     async def all(self) -> dict[str, QueueSettings]:
         """The settings of the queues that have any of their own, by name; one whose own cannot be read is paused."""
@@ -139,7 +139,7 @@ class Queues:
 
     async def purge(self, queue: str, limit: int | None = None) -> PurgeCount:
         """Remove the tasks that wait in a queue, if there is a limit no more than that; what runs goes on."""
-        return await purge(self._ledger, queue, limit)
+        return await purge(self._task_changes, queue, limit)
 
     async def _check_unmixed(self, queue: str, tenant: str) -> None:
         """Refuse to bind a queue that holds tasks of others, ended ones too: whoever counts it would count those."""
@@ -180,9 +180,9 @@ class Queues:
 
     async def _changed(self, event_type: EventType, data: QueueData) -> None:
         await self._store.put(BELL, BELL, b"")
-        self._ledger.book.expire()
-        self._ledger.publisher.tell(QueueEvent(event_type, self._clock.now(), data))
-        await self._ledger.finish()
+        self._task_changes.queue_cache.expire()
+        self._task_changes.publisher.tell(QueueEvent(event_type, self._clock.now(), data))
+        await self._task_changes.finish()
 
 
 def _event(before: QueueSettings, after: QueueSettings) -> EventType:

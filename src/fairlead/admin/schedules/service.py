@@ -39,7 +39,7 @@ from fairlead.core.schedules.schedule import (
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task
 from fairlead.core.validation import check_count
-from fairlead.engine.changes import Ledger
+from fairlead.engine.changes import TaskChanges
 from fairlead.engine.records import Unread
 from fairlead.engine.runtime.logger import Logger
 from fairlead.engine.scheduler import BELL, FORM, KIND, Firing, KeptSchedule, encode, template_of
@@ -52,11 +52,11 @@ _TRIES: Final = 100
 class Schedules:
     """The schedules of one store."""
 
-    def __init__(self, ledger: Ledger, firing: Firing, new_id: Callable[[str, Instant], TaskId]) -> None:
-        self._ledger = ledger
-        self._records = ledger.records
-        self._store = ledger.store
-        self._clock = ledger.clock
+    def __init__(self, task_changes: TaskChanges, firing: Firing, new_id: Callable[[str, Instant], TaskId]) -> None:
+        self._task_changes = task_changes
+        self._records = task_changes.records
+        self._store = task_changes.store
+        self._clock = task_changes.clock
         self._firing = firing
         self._new_id = new_id
 
@@ -185,10 +185,10 @@ class Schedules:
 
     async def _checked(self, schedule: Schedule) -> Schedule:
         check(schedule)
-        await self._ledger.book.refresh()
+        await self._task_changes.queue_cache.refresh()
         now = self._clock.now()
         submission: Submission = template_of(schedule)
-        self._ledger.book.accept(submission, self._new_id(submission.queue, now), now)
+        self._task_changes.queue_cache.accept(submission, self._new_id(submission.queue, now), now)
         return schedule
 
     def _new(self, schedule: Schedule, *, paused: bool) -> ScheduleEntry:

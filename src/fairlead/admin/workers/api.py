@@ -12,7 +12,7 @@ from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
 from fairlead.core.tenancy import Role
-from fairlead.engine.worker_records import LostTask, WorkerPresence, WorkerReport, WorkerState
+from fairlead.engine.worker_records import LostTask, WorkerRecord, WorkerReport, WorkerState
 from fairlead.wire.endpoint import Ask, Empty, Endpoint
 from fairlead.wire.endpoint import named as known
 from fairlead.wire.task_shown import TaskBrief, task_of
@@ -78,7 +78,7 @@ class WorkerList(Struct, frozen=True, kw_only=True):
     workers: list[WorkerShown]
 
 
-def worker_shown(worker: WorkerPresence) -> WorkerShown:
+def worker_shown(worker: WorkerRecord) -> WorkerShown:
     """A worker, as it last said of itself."""
     return WorkerShown(**_fields(worker))
 
@@ -97,7 +97,7 @@ def worker_whole(report: WorkerReport, show: Callable[[Task], TaskBrief]) -> Wor
     )
 
 
-def _fields(worker: WorkerPresence) -> dict[str, Any]:
+def _fields(worker: WorkerRecord) -> dict[str, Any]:
     return {
         "worker_id": worker.id,
         "name": worker.name,
@@ -135,7 +135,7 @@ SHOW: Final = Endpoint[Empty, None](
 )
 
 
-def _shown(path: Mapping[str, str], worker: WorkerPresence, now: Instant) -> WorkerShown:
+def _shown(path: Mapping[str, str], worker: WorkerRecord, now: Instant) -> WorkerShown:
     return worker_shown(worker)
 
 
@@ -187,21 +187,21 @@ FORGET: Final = Endpoint[Empty, None](
 )
 
 
-class RemoteFleet:
+class RemoteWorkers:
     """The workers behind a server."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    async def all(self) -> list[WorkerPresence]:
+    async def all(self) -> list[WorkerRecord]:
         """All workers by id, also those that are dead, until they are forgotten."""
-        return [_presence(shown) for shown in (await self._ask(LIST_WORKERS, WorkerList)).workers]
+        return [_worker_records(shown) for shown in (await self._ask(LIST_WORKERS, WorkerList)).workers]
 
     async def get(self, named: str) -> WorkerReport:
         """One worker, by its id or, if no other has it, by its name, and its tasks."""
         whole = await self._ask(SHOW, WorkerWhole, subject=named, worker_id=known(named, WorkerNotFound(named)))
         return WorkerReport(
-            worker=_presence(whole),
+            worker=_worker_records(whole),
             drain_asked=whole.drain_requested,
             running=tuple(task_of(task) for task in whole.running_tasks),
             lost=tuple(
@@ -213,30 +213,30 @@ class RemoteFleet:
             lost_count=whole.lost_count,
         )
 
-    async def drain(self, named: str) -> WorkerPresence:
+    async def drain(self, named: str) -> WorkerRecord:
         """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
-        return _presence(
+        return _worker_records(
             await self._ask(DRAIN, WorkerShown, subject=named, worker_id=known(named, WorkerNotFound(named)))
         )
 
-    async def pause(self, named: str) -> WorkerPresence:
+    async def pause(self, named: str) -> WorkerRecord:
         """Have a worker claim no more until it is resumed; it finishes what it has, and stays."""
         worker = known(named, WorkerNotFound(named))
-        return _presence(await self._ask(PAUSE, WorkerShown, subject=named, worker_id=worker))
+        return _worker_records(await self._ask(PAUSE, WorkerShown, subject=named, worker_id=worker))
 
-    async def resume(self, named: str) -> WorkerPresence:
+    async def resume(self, named: str) -> WorkerRecord:
         """Let a paused worker claim tasks again."""
         worker = known(named, WorkerNotFound(named))
-        return _presence(await self._ask(RESUME, WorkerShown, subject=named, worker_id=worker))
+        return _worker_records(await self._ask(RESUME, WorkerShown, subject=named, worker_id=worker))
 
-    async def forget(self, named: str) -> WorkerPresence:
+    async def forget(self, named: str) -> WorkerRecord:
         """Take a dead worker off the list at once; how it stood."""
         worker = known(named, WorkerNotFound(named))
-        return _presence(await self._ask(FORGET, WorkerShown, subject=named, worker_id=worker))
+        return _worker_records(await self._ask(FORGET, WorkerShown, subject=named, worker_id=worker))
 
 
-def _presence(shown: WorkerShown) -> WorkerPresence:
-    return WorkerPresence(
+def _worker_records(shown: WorkerShown) -> WorkerRecord:
+    return WorkerRecord(
         id=WorkerId(shown.worker_id),
         name=shown.name,
         host=shown.host,

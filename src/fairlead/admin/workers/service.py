@@ -9,24 +9,26 @@ from fairlead.core.task import State, Task
 from fairlead.engine.lost_tasks import LostTasks
 from fairlead.engine.records import Records
 from fairlead.engine.runtime.clock import Clock
-from fairlead.engine.worker_records import MOST_SHOWN, LostTask, Presence, WorkerPresence, WorkerReport, WorkerState
+from fairlead.engine.worker_records import MOST_SHOWN, LostTask, WorkerRecord, WorkerRecords, WorkerReport, WorkerState
 from fairlead.storage.protocol import Lagging
 from fairlead.storage.values import Filter
 
 
-class Fleet:
+class Workers:
     """The workers of one store, or those of them that keys of one tenant have registered."""
 
-    def __init__(self, records: Records, clock: Clock, presence: Presence, tenant: str | None = None) -> None:
+    def __init__(
+        self, records: Records, clock: Clock, worker_records: WorkerRecords, tenant: str | None = None
+    ) -> None:
         self._tenant = tenant
         self._store = records.store
         self._clock = clock
-        self._presence = presence
-        self._lost = LostTasks(records, presence)
+        self._worker_records = worker_records
+        self._lost = LostTasks(records, worker_records)
 
-    async def all(self) -> list[WorkerPresence]:
+    async def all(self) -> list[WorkerRecord]:
         """All workers by id, also those that are dead, until they are forgotten."""
-        workers = await self._presence.workers()
+        workers = await self._worker_records.workers()
         return [worker for worker in workers if self._tenant in (None, worker.tenant)]
 
     async def get(self, named: str) -> WorkerReport:
@@ -40,7 +42,7 @@ class Fleet:
         tasks = dict(zip(ids, await self._store.get(ids), strict=True)) if ids else {}
         return WorkerReport(
             worker=worker,
-            drain_asked=worker.id in await self._presence.asked(),
+            drain_asked=worker.id in await self._worker_records.asked(),
             running=tuple(task for task in running if self._sees(task)),
             lost=tuple(
                 LostTask(task_id, at, tasks[task_id])
@@ -50,25 +52,25 @@ class Fleet:
             lost_count=noted.count,
         )
 
-    async def drain(self, named: str) -> WorkerPresence:
+    async def drain(self, named: str) -> WorkerRecord:
         """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
         worker = await self._named(named)
-        await self._presence.ask_drain(worker.id)
+        await self._worker_records.ask_drain(worker.id)
         return worker
 
-    async def pause(self, named: str) -> WorkerPresence:
+    async def pause(self, named: str) -> WorkerRecord:
         """Have a worker claim no more until it is resumed; it finishes what it has, and stays."""
         worker = await self._named(named)
-        await self._presence.pause(worker.id)
+        await self._worker_records.pause(worker.id)
         return replace(worker, paused=True)
 
-    async def resume(self, named: str) -> WorkerPresence:
+    async def resume(self, named: str) -> WorkerRecord:
         """Let a paused worker claim tasks again."""
         worker = await self._named(named)
-        await self._presence.resume(worker.id)
+        await self._worker_records.resume(worker.id)
         return replace(worker, paused=False)
 
-    async def forget(self, named: str) -> WorkerPresence:
+    async def forget(self, named: str) -> WorkerRecord:
         """Take a dead worker off the list at once, instead of an hour after its last heartbeat; how it stood."""
         worker = await self._named(named)
         if worker.state is not WorkerState.DEAD:
@@ -76,13 +78,13 @@ class Fleet:
                 f"worker {worker.id} is {worker.state}; drain it with `fairlead workers drain {worker.id}`, then it "
                 "leaves by itself"
             )
-        await self._presence.leave(worker.id)
+        await self._worker_records.leave(worker.id)
         return worker
 
     def _sees(self, task: Task | None) -> bool:
         return self._tenant is None or (task is not None and task.spec.tenant == self._tenant)
 
-    async def _named(self, named: str) -> WorkerPresence:
+    async def _named(self, named: str) -> WorkerRecord:
         workers = await self.all()
         found = [worker for worker in workers if worker.id == named] or [
             worker for worker in workers if worker.name == named

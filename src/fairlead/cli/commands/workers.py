@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from cyclopts import App, Parameter
 
-from fairlead.admin.workers.api import RemoteFleet, worker_shown, worker_whole
-from fairlead.admin.workers.service import Fleet
+from fairlead.admin.workers.api import RemoteWorkers, worker_shown, worker_whole
+from fairlead.admin.workers.service import Workers
 from fairlead.cli import task_json
 from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, complain, write, write_json, write_styled, write_table
@@ -18,7 +18,7 @@ from fairlead.core.errors import FairleadError, InvalidSettings, StoreError
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
 from fairlead.engine.runtime.inline import run_inline
-from fairlead.engine.worker_records import LostTask, WorkerPresence, WorkerReport, WorkerState
+from fairlead.engine.worker_records import LostTask, WorkerRecord, WorkerReport, WorkerState
 from fairlead.wire.times import iso
 
 WORKER_STYLES: Final = {"active": "green", "paused": "yellow", "draining": "yellow", "dead": "red"}
@@ -107,24 +107,24 @@ def drain(
 def _ask(
     names: Sequence[str],
     on_host: str | None,
-    ask: Callable[[Fleet | RemoteFleet, str], Coroutine[Any, Any, WorkerPresence]],
-    tell: Callable[[WorkerPresence], str],
+    ask: Callable[[Workers | RemoteWorkers, str], Coroutine[Any, Any, WorkerRecord]],
+    tell: Callable[[WorkerRecord], str],
     common: CommonWithStore,
 ) -> int:
     """Ask something of workers by their names, and of all that live on a host."""
     if not names and on_host is None:
         raise InvalidSettings("no worker is named; give the ids of one or more, or --on-host")
-    asked: list[WorkerPresence] = []
+    asked: list[WorkerRecord] = []
     refused: dict[str, str] = {}
     with reached(common) as connection:
-        fleet = connection.inline().workers
-        there = run_inline(fleet.all()) if on_host is not None else []
+        workers = connection.inline().workers
+        there = run_inline(workers.all()) if on_host is not None else []
         alive = [each.id for each in there if each.host == on_host and each.state is not WorkerState.DEAD]
         if on_host is not None and not alive:
             refused[on_host] = f"no worker runs on the host {on_host!r}; `fairlead workers list` shows where they are"
         for name in dict.fromkeys((*names, *alive)):
             try:
-                asked.append(run_inline(ask(fleet, name)))
+                asked.append(run_inline(ask(workers, name)))
             except StoreError:
                 raise
             except FairleadError as error:
@@ -155,21 +155,21 @@ def forget(
         write(f"{forgotten.id} is forgotten")
 
 
-def _paused(worker: WorkerPresence) -> str:
+def _paused(worker: WorkerRecord) -> str:
     return f"{worker.id} is paused; it ran {worker.running} tasks at its last heartbeat, and finishes them"
 
 
-def _resumed(worker: WorkerPresence) -> str:
+def _resumed(worker: WorkerRecord) -> str:
     return f"{worker.id} is not paused any more"
 
 
-def _drained(worker: WorkerPresence) -> str:
+def _drained(worker: WorkerRecord) -> str:
     if worker.state is WorkerState.DEAD:
         return f"{worker.id} is dead already; its tasks run elsewhere once their leases have ended"
     return f"drain of {worker.id} requested; it ran {worker.running} tasks at its last heartbeat"
 
 
-def _row(worker: WorkerPresence, now: Instant) -> list[Cell | str]:
+def _row(worker: WorkerRecord, now: Instant) -> list[Cell | str]:
     return [
         Cell(worker.id, "bold"),
         Cell(worker.word, WORKER_STYLES[worker.word]),

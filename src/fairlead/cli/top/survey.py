@@ -13,7 +13,7 @@ from fairlead.admin.workers.api import WorkerShown, worker_shown
 from fairlead.core.instant import Instant
 from fairlead.core.task import State, Task
 from fairlead.engine.stats import Stats
-from fairlead.engine.worker_records import WorkerPresence
+from fairlead.engine.worker_records import WorkerRecord
 from fairlead.storage.values import Filter
 from fairlead.wire.task_shown import TaskBrief
 from fairlead.wire.times import iso
@@ -30,7 +30,7 @@ class Survey(Struct, frozen=True, kw_only=True):
 
     at: Instant
     stats: Stats
-    workers: tuple[WorkerPresence, ...]
+    workers: tuple[WorkerRecord, ...]
     running: tuple[Task, ...]
     """Those that have run longest, the longest first."""
     failed: tuple[Task, ...]

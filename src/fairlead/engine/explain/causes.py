@@ -13,11 +13,11 @@ from fairlead.core.explain.explanation import Cause, CauseCode, Datum
 from fairlead.core.instant import SECOND, Instant, brief
 from fairlead.core.queues.limits import NEVER, NO_LIMITS, Limit, Meter
 from fairlead.core.task import State, Task
-from fairlead.engine.changes import Ledger
+from fairlead.engine.changes import TaskChanges
 from fairlead.engine.explain.eligibility import obstacle
-from fairlead.engine.queue_cache import QueueBook
+from fairlead.engine.queue_cache import QueueCache
 from fairlead.engine.runtime.clock import Clock
-from fairlead.engine.worker_records import WorkerPresence
+from fairlead.engine.worker_records import WorkerRecord
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Used
 
@@ -44,13 +44,13 @@ class LimitReached(Struct, frozen=True, kw_only=True):
     """From when on a rate lets the next one start; None if one that runs must end first."""
 
 
-async def blocking(store: Store, book: QueueBook, clock: Clock, task: Task) -> LimitReached | None:
+async def blocking(store: Store, queue_cache: QueueCache, clock: Clock, task: Task) -> LimitReached | None:
     """The limit that keeps a queued task from being claimed now; None if no limit does."""
     spec = task.spec
     if task.state is not State.QUEUED:
         return None
-    await book.refresh()
-    limits = book.limits.get(spec.queue, NO_LIMITS)
+    await queue_cache.refresh()
+    limits = queue_cache.limits.get(spec.queue, NO_LIMITS)
     used = await store.usage(spec.queue, spec.type, spec.concurrency_key)
     candidates = [
         (LimitOf.QUEUE, spec.queue, limits.queue, used.queue),
@@ -83,12 +83,12 @@ _LIMITED: Final = {LimitOf.QUEUE: "queue", LimitOf.TYPE: "task type", LimitOf.KE
 class Circumstances(Struct, frozen=True, kw_only=True):
     """What a source of causes may look at."""
 
-    ledger: Ledger
+    task_changes: TaskChanges
     """The store, and the queues as the engine knows them."""
     task: Task
     """One that waits."""
     now: Instant
-    workers: Sequence[WorkerPresence]
+    workers: Sequence[WorkerRecord]
 
 
 Source: TypeAlias = Callable[[Circumstances], Awaitable[Sequence[Cause]]]
@@ -96,17 +96,17 @@ Source: TypeAlias = Callable[[Circumstances], Awaitable[Sequence[Cause]]]
 
 async def pauses(seen: Circumstances) -> Sequence[Cause]:
     """That someone paused its queue or its type."""
-    spec, book = seen.task.spec, seen.ledger.book
+    spec, queue_cache = seen.task.spec, seen.task_changes.queue_cache
     causes: list[Cause] = []
-    if spec.queue in book.paused:
+    if spec.queue in queue_cache.paused:
         text = f"the queue {spec.queue} is paused; `fairlead queues resume {spec.queue}` resumes it"
-        if spec.queue in book.unreadable:
+        if spec.queue in queue_cache.unreadable:
             text = (
                 f"the queue {spec.queue} is paused because its settings cannot be read; "
                 f"`fairlead quarantine show queue/{spec.queue}` says why, and what to do"
             )
         causes.append(Cause(CauseCode.QUEUE_PAUSED, text, {"queue": spec.queue}, blocks=True))
-    if spec.type in book.paused_types:
+    if spec.type in queue_cache.paused_types:
         text = f"the task type {spec.type} is paused; `fairlead queues resume --type {spec.type}` resumes it"
         causes.append(Cause(CauseCode.TYPE_PAUSED, text, {"type": spec.type}, blocks=True))
     return causes
@@ -115,7 +115,7 @@ async def pauses(seen: Circumstances) -> Sequence[Cause]:
 async def circuits(seen: Circumstances) -> Sequence[Cause]:
     """That so many attempts of its type failed that none is claimed for now."""
     task_type = seen.task.spec.type
-    circuit = await seen.ledger.breakers.find(task_type)
+    circuit = await seen.task_changes.breakers.find(task_type)
     if circuit is None or circuit.state is CircuitState.CLOSED:
         return ()
     status = circuit.status
@@ -134,7 +134,7 @@ async def circuits(seen: Circumstances) -> Sequence[Cause]:
 
 async def limits(seen: Circumstances) -> Sequence[Cause]:
     """That as many tasks run, or have started lately, as its queue, type or key may have. It passes by itself."""
-    reached = await blocking(seen.ledger.store, seen.ledger.book, seen.ledger.clock, seen.task)
+    reached = await blocking(seen.task_changes.store, seen.task_changes.queue_cache, seen.task_changes.clock, seen.task)
     if reached is None:
         return ()
     what = f"the {_LIMITED[reached.of]} {reached.name}"

@@ -14,7 +14,7 @@ from fairlead.core.instant import Span
 from fairlead.core.task import Lane, Task
 from fairlead.engine.runtime.clock import Clock
 from fairlead.engine.submit import FRESH
-from fairlead.engine.worker_records import Presence, WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerRecords, WorkerState
 
 _SHOWN: Final = 10
 """How many names a sentence lists."""
@@ -24,7 +24,7 @@ HIDDEN: Final = WorkerId("")
 """The id of a worker that is only counted."""
 
 
-def visible(workers: Sequence[WorkerPresence], tenant: str | None, queue: str) -> Sequence[WorkerPresence]:
+def visible(workers: Sequence[WorkerRecord], tenant: str | None, queue: str) -> Sequence[WorkerRecord]:
     """The workers as one tenant may know of them, who asks about a queue.
 
     Those of other tenants never serve it. Those of nobody may, so they are counted, without a name or another queue.
@@ -42,24 +42,24 @@ def visible(workers: Sequence[WorkerPresence], tenant: str | None, queue: str) -
     ]
 
 
-def names_of(workers: Sequence[WorkerPresence]) -> list[WorkerId]:
+def names_of(workers: Sequence[WorkerRecord]) -> list[WorkerId]:
     """The ids of those that may be named."""
     return [worker.id for worker in workers if worker.id != HIDDEN]
 
 
-def able(workers: Sequence[WorkerPresence], lane: Lane) -> list[WorkerPresence]:
+def able(workers: Sequence[WorkerRecord], lane: Lane) -> list[WorkerRecord]:
     """The live workers that take tasks of a lane."""
     return [
         worker for worker in workers if worker.takes_tasks and lane.queue in worker.queues and can_run(worker, lane)
     ]
 
 
-def can_run(worker: WorkerPresence, lane: Lane) -> bool:
+def can_run(worker: WorkerRecord, lane: Lane) -> bool:
     """Whether a worker has what the tasks of a lane need, in whatever queue."""
     return _knows(worker, lane) and set(worker.capabilities).issuperset(lane.requires)
 
 
-def obstacle(workers: Sequence[WorkerPresence], lane: Lane) -> Cause | None:
+def obstacle(workers: Sequence[WorkerRecord], lane: Lane) -> Cause | None:
     """Why no live worker could take a task of a lane; None if one could.
 
     What is told is what is missing at the workers that come nearest.
@@ -101,7 +101,7 @@ def obstacle(workers: Sequence[WorkerPresence], lane: Lane) -> Cause | None:
     return None
 
 
-def _knows(worker: WorkerPresence, lane: Lane) -> bool:
+def _knows(worker: WorkerRecord, lane: Lane) -> bool:
     return worker.types is None or lane.type in worker.types
 
 
@@ -115,7 +115,7 @@ def _no_workers(dead: int) -> Cause:
     )
 
 
-def _unserved(lane: Lane, live: Sequence[WorkerPresence]) -> Cause:
+def _unserved(lane: Lane, live: Sequence[WorkerRecord]) -> Cause:
     served = sorted({queue for worker in live for queue in worker.queues})
     return Cause(
         CauseCode.QUEUE_UNSERVED,
@@ -125,7 +125,7 @@ def _unserved(lane: Lane, live: Sequence[WorkerPresence]) -> Cause:
     )
 
 
-def _incapable(lane: Lane, knowing: Sequence[WorkerPresence]) -> Cause:
+def _incapable(lane: Lane, knowing: Sequence[WorkerRecord]) -> Cause:
     nearest = min((set(lane.requires) - set(worker.capabilities) for worker in knowing), key=len)
     missing = sorted(nearest)
     return Cause(
@@ -137,7 +137,7 @@ def _incapable(lane: Lane, knowing: Sequence[WorkerPresence]) -> Cause:
     )
 
 
-def _count(workers: Sequence[WorkerPresence]) -> str:
+def _count(workers: Sequence[WorkerRecord]) -> str:
     return "1 worker serves" if len(workers) == 1 else f"{len(workers)} workers serve"
 
 
@@ -146,14 +146,14 @@ def _listed(names: Sequence[str], lead: str) -> str:
     return f"{lead}{', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}" if names else ""
 
 
-class Lookout:
+class WorkerCheck:
     """The workers as one engine last saw them."""
 
-    def __init__(self, presence: Presence, clock: Clock) -> None:
-        self._presence = presence
+    def __init__(self, worker_records: WorkerRecords, clock: Clock) -> None:
+        self._worker_records = worker_records
         self._clock = clock
         self._looked_at: Span | None = None
-        self._workers: list[WorkerPresence] | None = None
+        self._workers: list[WorkerRecord] | None = None
         self._doubts: dict[tuple[str, str, tuple[str, ...], str | None], tuple[Cause, ...]] = {}
         """By queue, type, capability set and who is told."""
 
@@ -178,7 +178,7 @@ class Lookout:
         """Look at the workers; who asks meanwhile gets the answer before."""
         self._looked_at = self._clock.monotonic()
         try:
-            self._workers = await self._presence.workers()
+            self._workers = await self._worker_records.workers()
         except StoreError:
             self._workers = None
         self._doubts.clear()

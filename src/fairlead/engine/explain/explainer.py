@@ -13,12 +13,12 @@ from fairlead.core.instant import AT_ONCE, SECOND, Instant, Span, brief
 from fairlead.core.queues.order import treated_as
 from fairlead.core.queues.promotion import steady_table
 from fairlead.core.task import Reason, State, Task
-from fairlead.engine.changes import Ledger
+from fairlead.engine.changes import TaskChanges
 from fairlead.engine.dependencies import released_at, unended
 from fairlead.engine.explain.causes import SOURCES, Circumstances
 from fairlead.engine.explain.eligibility import able, names_of, visible
 from fairlead.engine.explain.forecast import NAMED, Sight, free_slots, lane_places, line_causes, place_of
-from fairlead.engine.worker_records import Presence, WorkerPresence
+from fairlead.engine.worker_records import WorkerRecord, WorkerRecords
 
 _NOT_IN_LINE: Final = "it has no place in line before it is due"
 
@@ -26,20 +26,20 @@ _NOT_IN_LINE: Final = "it has no place in line before it is due"
 class Explainer:
     """Explains the tasks of one store."""
 
-    def __init__(self, ledger: Ledger, presence: Presence) -> None:
-        self._ledger = ledger
-        self._presence = presence
+    def __init__(self, task_changes: TaskChanges, worker_records: WorkerRecords) -> None:
+        self._task_changes = task_changes
+        self._worker_records = worker_records
 
     async def explain(self, task: Task, tenant: str | None = None) -> Explanation:
         """Why a task waits, or ran when it ran. Reads no other task; what it costs is what the store's `count` does.
 
         To who is bound to a tenant, others appear as numbers at most.
         """
-        book = self._ledger.book
-        await book.refresh()
-        now = self._ledger.clock.now()
+        queue_cache = self._task_changes.queue_cache
+        await queue_cache.refresh()
+        now = self._task_changes.clock.now()
         spec, status = task.spec, task.status
-        table = steady_table(book.settings_of(spec.queue).order)
+        table = steady_table(queue_cache.settings_of(spec.queue).order)
         explanation = Explanation(
             task_id=task.id,
             type=spec.type,
@@ -57,7 +57,7 @@ class Explainer:
         return explanation
 
     async def _explain_scheduled(self, task: Task, known: Explanation, tenant: str | None) -> Explanation:
-        workers = visible(await self._presence.workers(), tenant, task.spec.queue)
+        workers = visible(await self._worker_records.workers(), tenant, task.spec.queue)
         holding = await self._holding(task, known.at, workers)
         takers = able(workers, task.lane)
         forecast = Forecast(
@@ -69,9 +69,9 @@ class Explainer:
         )
         waits = task.status.waits
         first = (
-            _dependent(task, await unended(self._ledger.store, task), tenant)
+            _dependent(task, await unended(self._task_changes.store, task), tenant)
             if waits
-            else _scheduled(task, await self._due(task), known.at, self._ledger.settings.sweep_interval)
+            else _scheduled(task, await self._due(task), known.at, self._task_changes.settings.sweep_interval)
         )
         causes = (first, *holding, *known.causes)
         return replace(known, causes=causes, due_at=task.status.ready_at, forecast=forecast)
@@ -79,24 +79,24 @@ class Explainer:
     async def _due(self, task: Task) -> Instant:
         """From when on a sweep has to queue a task."""
         at = task.status.ready_at
-        return at if task.status.alarm != AT_ONCE else max(at, await released_at(self._ledger.store, task))
+        return at if task.status.alarm != AT_ONCE else max(at, await released_at(self._task_changes.store, task))
 
     async def _explain_queued(self, task: Task, known: Explanation, tenant: str | None) -> Explanation:
-        ledger = self._ledger
-        workers = visible(await self._presence.workers(), tenant, task.spec.queue)
-        tally = await ledger.store.tally()
+        task_changes = self._task_changes
+        workers = visible(await self._worker_records.workers(), tenant, task.spec.queue)
+        tally = await task_changes.store.tally()
         sight = Sight(
             task=task,
             now=known.at,
-            policy=ledger.book.settings_of(task.spec.queue).order,
+            policy=task_changes.queue_cache.settings_of(task.spec.queue).order,
             lanes=[
                 line for line in tally.lanes if line.lane.queue == task.spec.queue and line.counts.get(State.QUEUED)
             ],
             workers=workers,
-            paused_types=ledger.book.paused_types,
+            paused_types=task_changes.queue_cache.paused_types,
         )
         places = lane_places(sight)
-        counts = await ledger.store.count([stretch for each in places for stretch in each.stretches()])
+        counts = await task_changes.store.count([stretch for each in places for stretch in each.stretches()])
         place, forecast = place_of(sight, places, counts)
         holding = await self._holding(task, known.at, workers)
         blocking = next((cause for cause in holding if cause.blocks), None)
@@ -105,8 +105,8 @@ class Explainer:
         causes = (*holding, *line_causes(place, forecast), *known.causes)
         return replace(known, causes=causes, line=place, forecast=forecast)
 
-    async def _holding(self, task: Task, now: Instant, workers: Sequence[WorkerPresence]) -> list[Cause]:
-        seen = Circumstances(ledger=self._ledger, task=task, now=now, workers=workers)
+    async def _holding(self, task: Task, now: Instant, workers: Sequence[WorkerRecord]) -> list[Cause]:
+        seen = Circumstances(task_changes=self._task_changes, task=task, now=now, workers=workers)
         return [cause for source in SOURCES for cause in await source(seen)]
 
 

@@ -26,7 +26,7 @@ from fairlead.core.queues.promotion import (
 )
 from fairlead.core.task import Lane, Priority, State, Task
 from fairlead.engine.explain.eligibility import able, can_run, names_of
-from fairlead.engine.worker_records import WorkerPresence
+from fairlead.engine.worker_records import WorkerRecord
 from fairlead.storage.values import LaneTally, Stretch
 
 NAMED: Final = 20
@@ -44,7 +44,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     policy: Policy
     lanes: Sequence[LaneTally]
     """The lanes of its queue that have ready tasks."""
-    workers: Sequence[WorkerPresence]
+    workers: Sequence[WorkerRecord]
     paused_types: Collection[str] = frozenset()
 
 
@@ -193,7 +193,7 @@ def _latest(sight: Sight, older: int, rate: float) -> tuple[Instant | None, str 
 
 def _assumptions(
     sight: Sight,
-    workers: Sequence[WorkerPresence],
+    workers: Sequence[WorkerRecord],
     rate: float,
     estimated: Instant | None,
     latest: Instant | None,
@@ -210,12 +210,12 @@ def _assumptions(
     yield "the workers are as they last reported, at most one heartbeat ago"
 
 
-def free_slots(workers: Sequence[WorkerPresence]) -> int:
+def free_slots(workers: Sequence[WorkerRecord]) -> int:
     """How many more tasks workers could run."""
     return sum(max(0, worker.capacity - worker.running) for worker in workers)
 
 
-def _rate(worker: WorkerPresence) -> float:
+def _rate(worker: WorkerRecord) -> float:
     """How many tasks per second a worker has ended within the minute before it was last heard of, or since it came."""
     span = min(MINUTE, max(SECOND, worker.seen_at - worker.since))
     return (worker.completed + worker.failed) / (span / SECOND)

@@ -27,7 +27,7 @@ from fairlead.server.http.fast_response import SAID, Direct
 from fairlead.server.http.headers import head_of
 from fairlead.server.http.problems import Refusal, refusal_for
 from fairlead.server.routes.batch_submit import store_all, traceparent_of
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.wire.problems import MEDIA_TYPE
 from fairlead.wire.tasks import SubmitRequest, TaskCreated, submission_of
 
@@ -42,12 +42,12 @@ _PROBLEM: Final = MEDIA_TYPE.encode()
 class Together:
     """Answers single submits by as many as are at hand."""
 
-    def __init__(self, hub: Hub, *, proxied: bool = False) -> None:
+    def __init__(self, state: ServerState, *, proxied: bool = False) -> None:
         """Behind a proxy that is trusted nothing is taken: what it says of the caller is read in ASGI."""
-        self._hub = hub
+        self._state = state
         self._proxied = proxied
         self._decode = Decoder(SubmitRequest).checked
-        self._most = min(LARGE, hub.settings.body_limit)
+        self._most = min(LARGE, state.settings.body_limit)
         self._arrived: list[tuple[Direct, Callable[[], None]]] = []
 
     def takes(self, scope: Scope) -> bool:
@@ -63,7 +63,7 @@ class Together:
     async def _answer(self) -> None:
         arrived, self._arrived = self._arrived, []
         # A submit that is traced has a span of its own.
-        ordinary = spans.active() or self._hub.stopping.is_set()
+        ordinary = spans.active() or self._state.stopping.is_set()
         requests: list[Direct] = []
         callers: list[Principal] = []
         submissions: list[Submission] = []
@@ -92,7 +92,7 @@ class Together:
         media_type = headers.get(b"content-type", JSON)
         if media_type != JSON and not is_json(media_type):
             return None
-        caller = self._hub.gate.admit_at_once(headers, Role.SUBMIT, changes=True)
+        caller = self._state.gate.admit_at_once(headers, Role.SUBMIT, changes=True)
         if caller is None:
             return None
         wish: SubmitRequest = self._decode(body)
@@ -106,7 +106,7 @@ class Together:
         answers: Sequence[TaskCreated | Refusal]
         try:
             try:
-                answers = await self._hub.in_time(store_all(self._hub, submissions, callers, len(requests)))
+                answers = await self._state.in_time(store_all(self._state, submissions, callers, len(requests)))
             except Exception as error:
                 answers = [refusal_for(error, _WHAT)] * len(requests)
             for request, answer in zip(requests, answers, strict=True):
@@ -117,7 +117,7 @@ class Together:
                 request.hang_up()
 
     def _say(self, request: Direct, answer: TaskCreated | Refusal) -> None:
-        scheme, last = request.scope["scheme"], self._hub.stopping.is_set()
+        scheme, last = request.scope["scheme"], self._state.stopping.is_set()
         if isinstance(answer, Refusal):
             own = b"".join(b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in answer.headers)
             request.answer(answer.status, head_of(_PROBLEM, scheme) + own, _ENCODE(answer.problem), last=last)

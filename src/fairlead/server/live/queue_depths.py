@@ -9,7 +9,7 @@ from typing import Final
 
 from fairlead.admin.engine import AdminEngine
 from fairlead.core.instant import MINUTE, SECOND, Span
-from fairlead.core.queues.order import Table
+from fairlead.core.queues.order import Policy, Table
 from fairlead.core.task import QUEUED, Priority, Task
 from fairlead.engine.metrics.starvation import AtRisk, StarvationCount
 from fairlead.engine.queue_ages import QueueAges
@@ -92,7 +92,12 @@ class Depths:
         self._counted: Span | None = None
         self._counting: asyncio.Task[Stats] | None = None
         self._recent: tuple[Span, Stats, Span, AtRisk] | None = None
-        self._starving = StarvationCount(engine.store, engine.clock, lambda queue: engine.book.settings_of(queue).order)
+        self._starving = StarvationCount(
+            engine.store, engine.clock, lambda queue: engine.queue_cache.settings_of(queue).order
+        )
+
+    def _order_of(self, queue: str) -> Policy:
+        return self._engine.queue_cache.settings_of(queue).order
 
     async def stats(self) -> Stats:
         """The engine's stats; those who ask at the same time are answered together."""
@@ -137,7 +142,7 @@ class Depths:
 
     def _ahead_of(self, queue: str) -> list[list[int]]:
         """For each priority those that are served no later, whatever the age of their tasks."""
-        table = self._engine.book.table_of(queue)
+        table = self._engine.queue_cache.table_of(queue)
         known = self._ahead.get(queue)
         if known is None or known[0] is not table:
             ahead = [

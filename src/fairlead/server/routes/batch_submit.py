@@ -17,7 +17,7 @@ from fairlead.server.admission import Admitted
 from fairlead.server.auth.principal import Principal
 from fairlead.server.http.bodies import Decoder
 from fairlead.server.http.problems import Refusal, refusal_of
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.wire.explanations import CauseShown
 from fairlead.wire.tasks import BatchResult, SubmitRequest, TaskCreated, created, submission_of
 
@@ -71,20 +71,20 @@ async def submit_all(view: View, items: Sequence[Item], traceparent: str | None 
 
 
 async def store_all(
-    hub: Hub, submissions: Sequence[Submission], callers: Sequence[Principal], requests: int = 1
+    state: ServerState, submissions: Sequence[Submission], callers: Sequence[Principal], requests: int = 1
 ) -> list[TaskCreated | Refusal]:
     """Store what each of the callers submits, in one request or in one each; what to tell them, in their order."""
-    if not hub.admission.on:
-        return await _store(hub, submissions, callers, ())
-    admitted = await hub.admission.admit(submissions, callers, requests)
+    if not state.admission.on:
+        return await _store(state, submissions, callers, ())
+    admitted = await state.admission.admit(submissions, callers, requests)
     try:
-        return await _store_admitted(hub, submissions, callers, admitted)
+        return await _store_admitted(state, submissions, callers, admitted)
     finally:
         admitted.leave()
 
 
 async def _store_admitted(
-    hub: Hub, submissions: Sequence[Submission], callers: Sequence[Principal], admitted: Admitted
+    state: ServerState, submissions: Sequence[Submission], callers: Sequence[Principal], admitted: Admitted
 ) -> list[TaskCreated | Refusal]:
     """Store what was taken; what was not is refused, and so is what was to wait for it."""
     wishes: list[Submission | Refusal] = [
@@ -97,7 +97,7 @@ async def _store_admitted(
     answers: list[TaskCreated | Refusal] = [wish for wish in wishes if isinstance(wish, Refusal)]
     if places:
         told = await _store(
-            hub,
+            state,
             [wish for wish in wishes if isinstance(wish, Submission)],
             [callers[at] for at in places],
             [place for place, at in enumerate(places) if at in listed],
@@ -110,20 +110,20 @@ async def _store_admitted(
 
 
 async def _store(
-    hub: Hub, submissions: Sequence[Submission], callers: Sequence[Principal], listed: Sequence[int]
+    state: ServerState, submissions: Sequence[Submission], callers: Sequence[Principal], listed: Sequence[int]
 ) -> list[TaskCreated | Refusal]:
-    counted = await hub.depths.ready()
+    counted = await state.depths.ready()
     turn = Turn(len(submissions))
     answers: list[TaskCreated | Refusal] = []
     warnings: dict[tuple[str, str, tuple[str, ...], str | None], Sequence[CauseShown]] = {}
-    engine = hub.engine
+    engine = state.engine
     storing = engine.submit_listed(submissions, listed) if listed else engine.submit_many(submissions)
     for submitted, caller in zip(await storing, callers, strict=True):
         if turn.is_over:
             await turn.next()
         if isinstance(submitted, FairleadError):
             if isinstance(submitted, AdmissionRefused):
-                hub.admission.note(submitted)
+                state.admission.note(submitted)
             answers.append(refusal_of(submitted))
             continue
         task = submitted.task
@@ -133,11 +133,11 @@ async def _store(
             except Forbidden as error:
                 answers.append(refusal_of(error))
             continue
-        position = hub.depths.position(task) if counted else None
+        position = state.depths.position(task) if counted else None
         kind = task.spec.queue, task.spec.type, task.spec.requires, caller.tenant
         told = warnings.get(kind)
         if told is None:
-            told = warnings[kind] = await hub.warnings(submitted, caller.tenant)
+            told = warnings[kind] = await state.warnings(submitted, caller.tenant)
         answers.append(created(task, position, existing=False, warnings=told))
     return answers
 

@@ -19,13 +19,13 @@ from fairlead.wire.endpoint import Empty
 
 async def list_circuits(call: Call[Empty, None]) -> Answer:
     """List the circuit breakers and their states."""
-    engine = call.hub.engine
+    engine = call.state.engine
     return Answer(CircuitList(circuits=circuits_shown(await engine.circuits.all(), engine.clock.now())))
 
 
 async def put(call: Call[Empty, CircuitRequest]) -> Answer:
     """Set the circuit breaker of a task type, or change its settings; its state stays as it is."""
-    circuits, name = call.hub.engine.circuits, named(call, "task_type")
+    circuits, name = call.state.engine.circuits, named(call, "task_type")
     settings = settings_of(call.body)
     if call.body.declared:
         await circuits.declare({name: settings})
@@ -34,7 +34,7 @@ async def put(call: Call[Empty, CircuitRequest]) -> Answer:
 
 
 def _answer(call: Call[Any, Any], name: str, circuit: Circuit) -> Answer:
-    return Answer(circuit_shown(name, circuit, call.hub.engine.clock.now()))
+    return Answer(circuit_shown(name, circuit, call.state.engine.clock.now()))
 
 
 ENDPOINTS = (

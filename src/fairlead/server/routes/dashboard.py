@@ -75,7 +75,7 @@ class Dashboard:
         except OSError:
             text = _NOT_BUILT
         text = text.replace('"./', f'"{_way_back(call)}')
-        if call.hub.settings.try_it:
+        if call.state.settings.try_it:
             text = text.replace('data-try-it="off"', 'data-try-it="on"')
         return sent(call, copy_of(text.encode()), "text/html", {"content-security-policy": POLICY})
 

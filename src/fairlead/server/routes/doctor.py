@@ -13,7 +13,7 @@ async def diagnose(call: Call[Empty, None]) -> Answer:
 
     It changes nothing, and costs about the same however many tasks there are. The answer is 200 whatever was found.
     """
-    return Answer(diagnosis_shown(await call.hub.engine.diagnose()))
+    return Answer(diagnosis_shown(await call.state.engine.diagnose()))
 
 
 ENDPOINTS = (serve(api.DIAGNOSE, diagnose),)

@@ -20,7 +20,7 @@ from fairlead.server.endpoint import Call, Served
 from fairlead.server.http.problems import Refusal, invalid_value, refusal_of
 from fairlead.server.http.query_params import parse_query
 from fairlead.server.live.broadcast import LAGGED, Listening, Message
-from fairlead.server.state import Hub
+from fairlead.server.state import ServerState
 from fairlead.wire.endpoint import Media
 from fairlead.wire.events import EventMessage, TaskEventData, Wanted, message_of
 
@@ -157,13 +157,13 @@ async def _wanted(view: View, types: str | None, queue: str | None, task_id: str
 class EventSocket:
     """The WebSocket: tells what happens, and takes other wishes at any time."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # The word that somebody connects.
         try:
-            query, view, wanted = await self._hub.in_time(self._admit(scope))
+            query, view, wanted = await self._state.in_time(self._admit(scope))
         except Refusal as refusal:
             await _refuse(refusal, scope, send)
             return
@@ -184,7 +184,7 @@ class EventSocket:
 
     async def _admit(self, scope: Scope) -> tuple[EventsQuery, View, Wanted]:
         """What is asked, what there is for who asks, and what they may hear of it."""
-        view = View(self._hub, await self._hub.gate.admit_websocket(scope, Role.READ))
+        view = View(self._state, await self._state.gate.admit_websocket(scope, Role.READ))
         query: EventsQuery = parse_query(EventsQuery, scope["query_string"])
         return query, view, await _wanted(view, query.types, query.queue, query.task_id)
 

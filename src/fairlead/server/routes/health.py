@@ -32,9 +32,9 @@ async def healthz(call: Call[Empty, None]) -> Answer:
 
 async def readyz(call: Call[Empty, None]) -> Answer:
     """Say whether the server can reach its store and is not shutting down; the problem says why it is not ready."""
-    if call.hub.stopping.is_set():
+    if call.state.stopping.is_set():
         raise _unready("the server is shutting down; ask another one")
-    store = call.hub.engine.store
+    store = call.state.engine.store
     try:
         async with asyncio.timeout(PATIENCE):
             # The cheapest question that every store must really answer; there are no such records.

@@ -37,8 +37,8 @@ async def show_metrics(call: Call[Empty, None]) -> ASGIApp:
     """
     stats, late, at_risk = await call.view.recent()
     families = [*gauges(stats, late, at_risk, call.view.rules.alert_at)]
-    if call.principal.tenant is None and call.hub.metrics is not None:
-        families += call.hub.metrics.collect()
+    if call.principal.tenant is None and call.state.metrics is not None:
+        families += call.state.metrics.collect()
     return Response(render(families), headers={"content-type": MEDIA_TYPE})
 
 

@@ -18,12 +18,14 @@ from fairlead.wire.endpoint import Empty
 
 async def list_quarantined(call: Call[Empty, None]) -> Answer:
     """List the records, tasks among them, that cannot be decoded and were set aside."""
-    return Answer(QuarantineList(records=[quarantined_shown(each) for each in await call.hub.engine.quarantine.all()]))
+    return Answer(
+        QuarantineList(records=[quarantined_shown(each) for each in await call.state.engine.quarantine.all()])
+    )
 
 
 async def show(call: Call[Empty, None]) -> Answer:
     """Show a record in quarantine, with its bytes in base64, so that it can be repaired."""
-    return Answer(quarantined_whole(await call.hub.engine.quarantine.get(_key(call))))
+    return Answer(quarantined_whole(await call.state.engine.quarantine.get(_key(call))))
 
 
 async def restore(call: Call[Empty, RestoreRequest]) -> Answer:
@@ -31,7 +33,7 @@ async def restore(call: Call[Empty, RestoreRequest]) -> Answer:
 
     Refused if they cannot be decoded, or if something else is in that place by now.
     """
-    kept, texts = call.hub.engine.quarantine, call.body.parts
+    kept, texts = call.state.engine.quarantine, call.body.parts
     parts = None if texts is None else parts_of(texts)
     return Answer(quarantined_whole(await kept.restore(_key(call), parts)))
 
@@ -41,7 +43,7 @@ async def discard(call: Call[Empty, None]) -> Answer:
 
     A queue whose settings are discarded has none of its own, and is no longer paused; a key, or a schedule, is gone.
     """
-    return Answer(quarantined_whole(await call.hub.engine.quarantine.discard(_key(call))))
+    return Answer(quarantined_whole(await call.state.engine.quarantine.discard(_key(call))))
 
 
 def _key(call: Call[Any, Any]) -> str:

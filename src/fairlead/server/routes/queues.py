@@ -44,20 +44,20 @@ async def change(call: Call[Empty, QueueChange]) -> Answer:
     It counts from the next claim or submit on. A queue that is bound to a tenant takes that tenant's tasks only: a task
     that names none becomes its own. To be bound it must hold no task of others, ended ones included.
     """
-    hub, name = call.hub, named(call, "queue")
-    return await _answer(call, name, await hub.engine.queues.change(name, **options_of(call.body)))
+    state, name = call.state, named(call, "queue")
+    return await _answer(call, name, await state.engine.queues.change(name, **options_of(call.body)))
 
 
 async def pause(call: Call[Empty, None]) -> Answer:
     """Pause a queue: its tasks wait until it is resumed. It still takes tasks, and running ones continue."""
-    hub, name = call.hub, named(call, "queue")
-    return await _answer(call, name, await hub.engine.queues.pause(name))
+    state, name = call.state, named(call, "queue")
+    return await _answer(call, name, await state.engine.queues.pause(name))
 
 
 async def resume(call: Call[Empty, None]) -> Answer:
     """Resume a paused queue: its tasks are claimed again."""
-    hub, name = call.hub, named(call, "queue")
-    return await _answer(call, name, await hub.engine.queues.resume(name))
+    state, name = call.state, named(call, "queue")
+    return await _answer(call, name, await state.engine.queues.resume(name))
 
 
 async def purge(call: Call[Empty, PurgeRequest]) -> Answer:
@@ -65,7 +65,7 @@ async def purge(call: Call[Empty, PurgeRequest]) -> Answer:
 
     One request removes at most 50,000; `complete` says whether there may be more.
     """
-    hub, name = call.hub, named(call, "queue")
+    state, name = call.state, named(call, "queue")
     if call.body.confirm != name:
         remedy = "name the queue again to confirm that its tasks are to be removed"
         raise Refusal(
@@ -75,21 +75,21 @@ async def purge(call: Call[Empty, PurgeRequest]) -> Answer:
             value=call.body.confirm,
             remedy=remedy,
         )
-    done = await hub.engine.queues.purge(name, PURGE_LIMIT)
+    done = await state.engine.queues.purge(name, PURGE_LIMIT)
     return Answer(PurgeNoted(queue=name, scheduled=done.scheduled, queued=done.queued, complete=done.complete))
 
 
 async def pause_type(call: Call[Empty, None]) -> Answer:
     """Pause a task type: its tasks wait, in every queue, until it is resumed; running ones continue."""
-    hub, name = call.hub, named(call, "task_type")
-    await hub.engine.queues.pause_type(name)
+    state, name = call.state, named(call, "task_type")
+    await state.engine.queues.pause_type(name)
     return Answer(TypeNoted(task_type=name, paused=True))
 
 
 async def resume_type(call: Call[Empty, None]) -> Answer:
     """Resume a paused task type: its tasks are claimed again."""
-    hub, name = call.hub, named(call, "task_type")
-    await hub.engine.queues.resume_type(name)
+    state, name = call.state, named(call, "task_type")
+    await state.engine.queues.resume_type(name)
     return Answer(TypeNoted(task_type=name, paused=False))
 
 

@@ -44,7 +44,7 @@ async def log_in(call: Call[Empty, LoginRequest]) -> Answer:
     The session may do what the key may, and ends with it, or after twelve hours unless the server says otherwise.
     Requests with the cookie that change something must carry the answer's `csrf_token` in the header `x-csrf-token`.
     """
-    principal, session, cookie = await call.hub.gate.log_in(call.scope, call.body.key)
+    principal, session, cookie = await call.state.gate.log_in(call.scope, call.body.key)
     return Answer(_shown(principal, session), status=201, headers=(("set-cookie", cookie),))
 
 
@@ -53,7 +53,7 @@ async def show(call: Call[Empty, None]) -> Answer:
 
     It answers callers without a key too, so that a page can tell whether to ask for one.
     """
-    return Answer(_shown(*await call.hub.gate.identify(call.scope)))
+    return Answer(_shown(*await call.state.gate.identify(call.scope)))
 
 
 async def log_out(call: Call[Empty, None]) -> Answer:
@@ -61,7 +61,7 @@ async def log_out(call: Call[Empty, None]) -> Answer:
 
     To end all sessions of a key, revoke the key.
     """
-    cookie = await call.hub.gate.log_out(call.scope)
+    cookie = await call.state.gate.log_out(call.scope)
     return Answer(status=204, headers=(("set-cookie", cookie),))
 
 

@@ -25,7 +25,7 @@ async def show_stats(call: Call[StatsQuery, None]) -> Answer:
 
 async def show_history(call: Call[Empty, None]) -> Answer:
     """Show the statistics of the last hour, as far as this server has recorded them."""
-    return Answer(History(interval_seconds=INTERVAL, samples=list(call.hub.history.samples)))
+    return Answer(History(interval_seconds=INTERVAL, samples=list(call.state.history.samples)))
 
 
 ENDPOINTS = (

@@ -132,11 +132,11 @@ class Dispatcher:
             await self.pass_time(min(left, self._recheck), gone)
             if gone.done():
                 return []
-            await self._engine.book.refresh()
+            await self._engine.queue_cache.refresh()
         return await self.claim(worker, wish, limit, registration)
 
     def _is_paused(self, worker: WorkerId) -> bool:
-        return worker in self._engine.book.paused_workers
+        return worker in self._engine.queue_cache.paused_workers
 
     async def _poll(
         self,
@@ -284,7 +284,7 @@ class _Line:
             # After the last poll has gone it listens once more: most workers poll again at once.
             while self._pollers and not self._ended:
                 try:
-                    await self._engine.book.wait(self._queues, self._recheck)
+                    await self._engine.queue_cache.wait(self._queues, self._recheck)
                     self.rings += 1
                     self._serving = True
                     served = await self._serve()
@@ -316,7 +316,7 @@ class _Line:
                 )
                 given += len(tasks)
                 # By now it is known: a worker that was paused gets nothing, which says nothing of those behind it.
-                paused = waiter.worker in self._engine.book.paused_workers
+                paused = waiter.worker in self._engine.queue_cache.paused_workers
                 if paused:
                     waiter.end()
                 if waiter.tasks.done():
@@ -331,7 +331,7 @@ class _Line:
         """The groups for which there may be something, the one with the longest wait first."""
         if len(self._groups) > _FEW:
             tally = await self._engine.store.tally()
-            held = self._engine.book.withheld
+            held = self._engine.queue_cache.withheld
             ready = [lane.lane for lane in tally.lanes if lane.counts.get(State.QUEUED) and not held(lane.lane)]
         else:
             ready = None

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import WorkerNotFound
 from fairlead.core.identity import WorkerId
-from fairlead.engine.worker_records import WorkerPresence, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerState
 from fairlead.server.auth.principal import Principal
 from fairlead.server.http.problems import Refusal
 from fairlead.wire.worker_protocol import RegisterRequest
@@ -31,19 +31,19 @@ _REGISTRATION_BYTES: Final = 6
 """Enough that no two registrations of one worker are the same; few, as the lease of each of its tasks has them."""
 
 
-class Roster:
+class RegisteredWorkers:
     """The registered workers of a store."""
 
     def __init__(self, engine: AdminEngine) -> None:
-        self._presence = engine.presence
-        self._known: dict[WorkerId, WorkerPresence] = {}
+        self._worker_records = engine.worker_records
+        self._known: dict[WorkerId, WorkerRecord] = {}
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
     async def register(self, principal: Principal, request: RegisterRequest) -> WorkerId:
         """Make a worker known, which belongs to the caller's key from now on; its id."""
         worker = WorkerId(request.worker_id or _new_id(request.host))
-        self._known[worker] = await self._presence.register(
+        self._known[worker] = await self._worker_records.register(
             worker,
             queues=tuple(dict.fromkeys(request.queues)),
             capacity=request.capacity,
@@ -57,7 +57,7 @@ class Roster:
         )
         return worker
 
-    async def get(self, principal: Principal, worker: str) -> WorkerPresence:
+    async def get(self, principal: Principal, worker: str) -> WorkerRecord:
         """A worker of the caller's key; refused when it is not registered, or belongs to another key."""
         present = await self._find(worker)
         if present.key == principal.key:
@@ -79,7 +79,7 @@ class Roster:
         known = [present for worker in workers if (present := self._known.get(WorkerId(worker))) is not None]
         return frozenset(each.id for each in known if each.key != principal.key and not each.ownerless)
 
-    async def _find(self, worker: str) -> WorkerPresence:
+    async def _find(self, worker: str) -> WorkerRecord:
         """A worker; refused when it is not registered."""
         now = asyncio.get_running_loop().time()
         if now - self._read_at > _FRESH or worker not in self._known:
@@ -95,7 +95,7 @@ class Roster:
         if draining is None:
             draining = present.state is WorkerState.DRAINING
         try:
-            asked = await self._presence.beat(present.id, running=running, draining=draining)
+            asked = await self._worker_records.beat(present.id, running=running, draining=draining)
         except WorkerNotFound:
             self._known.pop(present.id, None)
             raise unknown(worker) from None
@@ -107,14 +107,14 @@ class Roster:
     async def drain(self, principal: Principal, worker: str) -> None:
         """A worker is to take no more tasks, and to leave."""
         present = await self.get(principal, worker)
-        await self._presence.ask_drain(present.id)
+        await self._worker_records.ask_drain(present.id)
         await self.beat(principal, worker, present.running, draining=True)
 
     async def leave(self, principal: Principal, worker: str) -> None:
         """A worker is gone."""
         present = await self.get(principal, worker)
         self._known.pop(present.id, None)
-        await self._presence.leave(present.id)
+        await self._worker_records.leave(present.id)
 
     async def _read(self) -> None:
         """Read who there is; one reading for all that ask at once."""
@@ -124,7 +124,7 @@ class Roster:
 
     async def _scan(self) -> None:
         try:
-            self._known = {present.id: present for present in await self._presence.workers()}
+            self._known = {present.id: present for present in await self._worker_records.workers()}
             self._read_at = asyncio.get_running_loop().time()
         finally:
             self._reading = None

@@ -18,7 +18,7 @@ from fairlead.core.lifecycle import implied_token
 from fairlead.core.task import Failure, Lease, Progress, State, Task
 from fairlead.core.validation import delay_of
 from fairlead.engine.engine import Settlement
-from fairlead.engine.worker_records import WorkerPresence
+from fairlead.engine.worker_records import WorkerRecord
 from fairlead.server.caller_view import View
 from fairlead.server.endpoint import Answer, Call
 from fairlead.server.http.problems import Refusal, refusal_of
@@ -213,7 +213,7 @@ async def _settle(view: View, worker: WorkerId, results: Sequence[Result]) -> li
     return answers
 
 
-async def _speaker(view: View, worker: WorkerId, results: Sequence[Result]) -> WorkerPresence | None:
+async def _speaker(view: View, worker: WorkerId, results: Sequence[Result]) -> WorkerRecord | None:
     """The worker that speaks; None if it is not the caller's, and that is no reason to refuse all that is said."""
     try:
         return await view.worker(worker)
@@ -223,7 +223,7 @@ async def _speaker(view: View, worker: WorkerId, results: Sequence[Result]) -> W
         return None
 
 
-def _grip_of(said: Result, task: Task, present: WorkerPresence | None) -> Grip:
+def _grip_of(said: Result, task: Task, present: WorkerRecord | None) -> Grip:
     if said.lease is not None:
         return unseal(said.lease)
     if present is None:

@@ -14,7 +14,7 @@ from fairlead.core.task import QUEUED, After, State, Task
 from fairlead.storage.sqlite import arrivals, concurrency_keys
 from fairlead.storage.sqlite.arrivals import pack
 from fairlead.storage.sqlite.change import standings, status_row
-from fairlead.storage.sqlite.lanes import LaneBook, counts_of
+from fairlead.storage.sqlite.lanes import LaneChanges, counts_of
 from fairlead.storage.sqlite.statements import statement, write_rows
 from fairlead.storage.steps import counted, host_time
 from fairlead.storage.values import (
@@ -54,7 +54,7 @@ class _Entry:
         self._connection = connection
         self._now = now
         self._bounds = bounds
-        self._book = LaneBook(connection)
+        self._lanes_changed = LaneChanges(connection)
         self._filed = arrivals.file(connection)
         (newest,) = connection.execute(statement("add.last_id")).fetchone()
         ids = [task.spec.id for task in tasks]
@@ -94,7 +94,7 @@ class _Entry:
         if key is not None:
             self._connection.execute(statement("add.key_take"), (*key, spec.id, spec.key_until or 0))
         self._known.add(spec.id)
-        number, lane = next(self._numbers), self._book.number(task.lane)
+        number, lane = next(self._numbers), self._lanes_changed.number(task.lane)
         ready_at = status.ready_at if status.state is QUEUED else None
         self._tasks.append((number, spec.id, lane, ready_at, spec.concurrency_key, pack(spec), pack(status)))
         if ready_at is None:
@@ -115,8 +115,8 @@ class _Entry:
         write_rows(self._connection, "change.status_set", self._statuses)
         write_rows(self._connection, "add.dependents", self._dependents)
         for (lane, state), tasks in counts_of(self._entered).items():
-            self._book.enter(lane, state, tasks)
-        return self._book.write()
+            self._lanes_changed.enter(lane, state, tasks)
+        return self._lanes_changed.write()
 
     def _named(self, after: After) -> dict[TaskId, State] | Missing:
         """How those stand that a task is to wait for."""

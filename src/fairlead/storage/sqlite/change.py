@@ -15,7 +15,7 @@ from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Removal
 from fairlead.storage.sqlite import arrivals, concurrency_keys
 from fairlead.storage.sqlite.arrivals import pack
 from fairlead.storage.sqlite.database import Connection, Standing
-from fairlead.storage.sqlite.lanes import LaneBook, counts_of
+from fairlead.storage.sqlite.lanes import LaneChanges, counts_of
 from fairlead.storage.sqlite.read import damage_of, unpack_spec, unpack_status
 from fairlead.storage.sqlite.statements import statement, write_rows
 from fairlead.storage.steps import curtailed, ends, extended, host_time, judged, pulse, released
@@ -137,7 +137,7 @@ class _Statuses:
 
     def write(self) -> dict[str, int]:
         """Store what was made of them; how many tasks of each queue became ready."""
-        book = LaneBook(self._connection)
+        lanes_changed = LaneChanges(self._connection)
         moves: list[tuple[int, State, int, State | None]] = []
         updates: list[tuple[object, ...]] = []
         again: list[tuple[object, ...]] = []
@@ -147,27 +147,29 @@ class _Statuses:
             if status is not None and status.state is before.state is EXECUTING:
                 key = None  # it keeps its place
             if key is not None:
-                concurrency_keys.leave(self._connection, book.lane(left).queue, left, key, before, task_id)
+                concurrency_keys.leave(self._connection, lanes_changed.lane(left).queue, left, key, before, task_id)
             if before.state is QUEUED:
                 self._connection.execute(statement("change.ready_remove"), (left, before.ready_at, task_id))
             if status is None:
                 _remove(self._connection, task_id, number)
                 moves.append((left, before.state, left, None))
                 continue
-            lane = left if status.priority == before.priority else book.with_priority(left, status.priority)
+            lane = left if status.priority == before.priority else lanes_changed.with_priority(left, status.priority)
             moves.append((left, before.state, lane, status.state))
             updates.append(status_row(number, task_id, lane, status))
             if key is not None:
-                concurrency_keys.enter(self._connection, book.lane(lane).queue, lane, key, status, task_id, number)
+                concurrency_keys.enter(
+                    self._connection, lanes_changed.lane(lane).queue, lane, key, status, task_id, number
+                )
             if status.state is QUEUED:
                 again.append((lane, status.ready_at, task_id, number))
         write_rows(self._connection, "change.status_set", updates)
         write_rows(self._connection, "change.ready_add", again)
         for (left, was, lane, now), tasks in counts_of(moves).items():
-            book.leave(left, was, tasks)
+            lanes_changed.leave(left, was, tasks)
             if now is not None:
-                book.enter(lane, now, tasks)
-        return book.write()
+                lanes_changed.enter(lane, now, tasks)
+        return lanes_changed.write()
 
 
 def standings(
@@ -178,14 +180,14 @@ def standings(
     One of a newer format is as if it were not there: whoever knows that format sees to it.
     """
     met: list[Damage] = []
-    book = LaneBook(connection)
+    lanes_changed = LaneChanges(connection)
     for task_id, number, lane, packed, key in rows:
         try:
             yield task_id, number, lane, unpack_status(packed), key
         except UNDECODABLE as error:
             spec, _ = connection.execute(statement("read.packed_by_number"), (number,)).fetchone()
             damage = damage_of(task_id, packed, spec, error)
-            if damage.fault is Fault.DAMAGED or not is_newer(book.lane(lane).requires):
+            if damage.fault is Fault.DAMAGED or not is_newer(lanes_changed.lane(lane).requires):
                 met.append(damage)
     if met:
         raise Damaged(met)
@@ -205,17 +207,17 @@ def set_aside(connection: Connection, damage: Damage) -> tuple[Removal, dict[str
         return Removal.CHANGED, {}
     state = State(word)
     connection.memory.current(connection).pop(damage.id, None)
-    book = LaneBook(connection)
+    lanes_changed = LaneChanges(connection)
     if state is QUEUED:
         # When it became ready is in its status alone, and that cannot be decoded.
         connection.execute(statement("change.ready_forget"), (lane, damage.id))
     if key is not None:
-        concurrency_keys.forget(connection, book.lane(lane).queue, lane, key, state, damage.id)
+        concurrency_keys.forget(connection, lanes_changed.lane(lane).queue, lane, key, state, damage.id)
     connection.execute(statement("change.key_forget"), (damage.id,))
     connection.execute(statement("change.dependents_forget"), (damage.id,))
     _erase(connection, damage.id, number)
-    book.leave(lane, state, 1)
-    book.write()
+    lanes_changed.leave(lane, state, 1)
+    lanes_changed.write()
     if state.ended:
         return Removal.REMOVED, {}
     stored = _Statuses(connection, [])

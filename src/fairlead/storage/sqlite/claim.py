@@ -11,7 +11,7 @@ from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged
 from fairlead.storage.sqlite import arrivals, concurrency_keys
 from fairlead.storage.sqlite.arrivals import pack
 from fairlead.storage.sqlite.database import Connection
-from fairlead.storage.sqlite.lanes import LaneBook, counts_of, ready_lanes
+from fairlead.storage.sqlite.lanes import LaneChanges, counts_of, ready_lanes
 from fairlead.storage.sqlite.read import damage_of, unpack_spec, unpack_status
 from fairlead.storage.sqlite.statements import statement, write_rows
 from fairlead.storage.steps import claimed, host_time
@@ -71,11 +71,11 @@ def claim(connection: Connection, request: Claim) -> list[Task]:
     write_rows(connection, "change.status_set", updates)
     # What is taken of a lane is its front.
     connection.executemany(statement("claim.ready_take"), last.values())
-    book = LaneBook(connection)
+    lanes_changed = LaneChanges(connection)
     for lane, count in counts_of([lane for _, _, _, lane, _, _ in taken]).items():
-        book.leave(lane, QUEUED, count)
-        book.enter(lane, EXECUTING, count)
-    book.write()
+        lanes_changed.leave(lane, QUEUED, count)
+        lanes_changed.enter(lane, EXECUTING, count)
+    lanes_changed.write()
     return tasks
 
 

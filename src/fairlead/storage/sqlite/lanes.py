@@ -18,7 +18,7 @@ COUNTED: Final = tuple(State)
 _COLUMN: Final = {state: column for column, state in enumerate(COUNTED)}
 
 
-class LaneBook:
+class LaneChanges:
     """The lanes that one operation touches, and how their counts change."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
