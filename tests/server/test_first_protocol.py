@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.core.identity import TaskId
+from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.task import State, Task
 from fairlead.core.tenancy import Role
 from fairlead.server.settings import ServerSettings
@@ -151,6 +151,17 @@ async def test_a_task_whose_poll_was_never_answered_waits_for_its_timeout_and_no
         await service.engine.sweep()
     shown = await service.show(submitted["task_id"])
     assert (shown["assigned_worker_id"], shown["crash_count"]) == (None, 1)
+
+
+async def test_nobody_speaks_for_a_worker_that_has_registered_with_no_server(service: Service) -> None:
+    await service.engine.worker_records.register(WorkerId("worker-1"), queues=["default"], capacity=1)
+    await service.submit()
+    (task,) = await service.claim()
+    await service.post("/internal/workers/worker-1/heartbeat")
+    for path, more in (("start", {}), ("progress", {"percent": 1}), ("result", {"status": "completed"})):
+        await service.post(f"/internal/workers/worker-1/{path}", {"task_id": task.id, **more}, 409)
+    after = await service.engine.get(task.id)
+    assert (after.state, after.status.beats) == (State.EXECUTING, 0)
 
 
 async def test_a_heartbeat_tells_what_to_stop_without_being_told_what_runs(service: Service) -> None:

@@ -134,7 +134,7 @@ def implied_token(task: Task, worker: WorkerId, registration: str) -> LeaseToken
     lease = status.lease
     if not registration:
         raise LeaseLost(task.id, "nothing tells which registration of the worker speaks", "register again")
-    if lease is not None and lease.worker == worker and registration_of(lease.token) == registration:
+    if lease is not None and is_held_by(lease, worker, registration):
         if _was_given(status, worker):
             raise LeaseLost(
                 task.id,
@@ -146,6 +146,11 @@ def implied_token(task: Task, worker: WorkerId, registration: str) -> LeaseToken
     if registration_of(said) != registration:
         raise LeaseLost(task.id, "it ended, the task was taken over, or the worker has registered again since")
     return said
+
+
+def is_held_by(lease: Lease, worker: WorkerId, registration: str) -> bool:
+    """Whether a lease names a worker and this registration of it, which a lease of no registration never does."""
+    return bool(registration) and lease.worker == worker and registration_of(lease.token) == registration
 
 
 def _was_given(status: Status, worker: WorkerId) -> bool:

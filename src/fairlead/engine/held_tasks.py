@@ -49,7 +49,9 @@ class HeldTasks:
         """How often the executing tasks were listed."""
 
     async def of(self, worker: WorkerId, registration: str) -> Held:
-        """What is held by a worker, under leases that name this registration of it."""
+        """What is held by a worker, under leases that name this registration of it; nothing, if it has none."""
+        if not registration:
+            return []
         if self._listed_at is None or not 0 <= self._clock.monotonic() - self._listed_at < self._fresh:
             await self._list_once()
         return self._held.get((worker, registration), [])

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidTask, LeaseLost
 from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
-from fairlead.core.identity import LeaseToken, TaskId, WorkerId, parse_task_id, registration_of
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId, parse_task_id
 from fairlead.core.instant import span
-from fairlead.core.lifecycle import implied_token
+from fairlead.core.lifecycle import implied_token, is_held_by
 from fairlead.core.task import Failure, Lease, Progress, State, Task
 from fairlead.core.validation import delay_of
 from fairlead.engine.engine import Settlement
@@ -127,7 +127,7 @@ async def start(call: Call[Empty, StartRequest]) -> Answer:
     if call.body.lease is None:
         (task,) = await call.view.engine.get_many([task_id])
         lease = None if task is None else task.status.lease
-        if lease is None or (lease.worker, registration_of(lease.token)) != (worker.id, worker.registration):
+        if lease is None or not is_held_by(lease, worker.id, worker.registration):
             raise LeaseLost(task_id)
         token = lease.token
     else:
