@@ -30,6 +30,7 @@ from fairlead.storage.open import open_store
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Beat
 from fairlead.wire.times import parse_iso
+from tests.servers.stores import Place
 
 PATIENCE = 60.0
 
@@ -68,10 +69,10 @@ async def heard(connection: ClientConnection, *types: str) -> list[dict[str, Any
 
 
 @pytest.fixture
-async def stores(store_url: str) -> AsyncIterator[tuple[Store, Store]]:
-    """The same store, as two processes would open it."""
-    first = await open_store(store_url)
-    second = first if isinstance(first, MemoryStore) else await open_store(store_url)
+async def stores(place: Place) -> AsyncIterator[tuple[Store, Store]]:
+    """The same store, with a journal too, as two processes would open it."""
+    first = await open_store(place.url, journal=place.journal)
+    second = first if isinstance(first, MemoryStore) else await open_store(place.url, journal=place.journal)
     yield first, second
     for store in {first, second}:
         await store.close()
@@ -104,6 +105,21 @@ async def test_a_task_is_heard_of_from_its_submit_to_its_end_wherever_it_happens
     # By the store's clock, or by what a process takes for it, which may differ a little.
     moments = [parse_iso(event["timestamp"]) for event in (submitted, started, progress, failed)]
     assert max(moments) - min(moments) < MINUTE
+
+
+async def test_a_worker_that_somebody_pauses_or_resumes_is_told_of(stores: tuple[Store, Store]) -> None:
+    elsewhere = AdminEngine(stores[1])
+    worker = WorkerId("w-1")
+    async with serving(stores[0]) as server, listening(server, "?types=worker.*") as connection:
+        await elsewhere.worker_records.register(worker, queues=["default"], capacity=4, name="mail")
+        await elsewhere.workers.pause(worker)
+        await elsewhere.workers.resume(worker)
+        await elsewhere.publisher.close()
+
+        joined, *told = await heard(connection, "worker.joined", "worker.paused", "worker.resumed")
+
+    assert [event["data"] for event in told] == [joined["data"]] * 2
+    assert (joined["data"]["worker_id"], joined["data"]["name"]) == ("w-1", "mail")
 
 
 async def test_queue_depths_and_metrics_are_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

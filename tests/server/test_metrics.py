@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlead.core.circuit import Circuit, CircuitSettings, CircuitState, opened
-from fairlead.core.events import Failed
+from fairlead.core.events import Completed, Failed
 from fairlead.core.identity import WorkerId
 from fairlead.core.schedules.schedule import Schedule
 from fairlead.core.settings import Settings
@@ -19,11 +19,15 @@ from fairlead.engine.metrics.prometheus import MetricSource
 from fairlead.engine.stats import stats_of
 from fairlead.engine.worker_records import WORKER_WORDS
 from fairlead.server.routes.metrics import gauges
+from fairlead.storage.journal.duties import Flusher
+from fairlead.storage.journal.store import JournalStore
 from fairlead.storage.memory import MemoryStore
+from fairlead.storage.open import open_store
 from fairlead.storage.values import LaneTally, Tally
 from tests.engine.building import a_wish
 from tests.engine.counting import Read, read
 from tests.server.serving import BOOM, Service
+from tests.servers.stores import Place
 
 
 async def scrape(service: Service) -> Read:
@@ -53,6 +57,42 @@ async def test_it_shows_how_the_store_stands(in_memory: Service) -> None:
     assert page.value("fairlead_workers", status="dead") == 0
     assert page.value("fairlead_worker_capacity_used_ratio") == 0.75
     assert page.value("fairlead_tasks_dead_letter_total", type="send_mail", reason="retries_used_up") == 1
+
+
+async def test_every_store_is_shown_alike(place: Place) -> None:
+    store = await open_store(place.url, journal=place.journal)
+    async with Service(store, Settings(dead_letter_alert=2)) as service:
+        await service.ended(Failed(failure=BOOM), max_retries=0)
+        await service.ended(Completed(), priority="high")
+        await service.submit(priority="low")
+        await service.engine.circuits.set("send_mail", CircuitSettings())
+        await service.engine.circuits.open("send_mail")
+        for worker in ("active", "paused"):
+            await service.engine.worker_records.register(WorkerId(worker), queues=["default"], capacity=2)
+        await service.engine.workers.pause(WorkerId("paused"))
+        service.advance(31 * 60)
+        for worker in ("active", "paused"):
+            await service.engine.worker_records.beat(WorkerId(worker), running=1)
+        if isinstance(store, JournalStore):
+            await Flusher(store.hot, store.journal).all()
+        page = await scrape(service)
+
+    assert page.value("fairlead_queue_depth", queue="default", priority="low") == 1
+    assert page.value("fairlead_queue_oldest_age_seconds", queue="default", priority="low") == 31 * 60 + 1
+    assert page.value("fairlead_tasks_at_risk", queue="default", priority="low") == 1
+    states = {state: page.value("fairlead_task_state", status=state) for state in State}
+    assert {state: count for state, count in states.items() if count} == {"dead_letter": 1, "completed": 1, "queued": 1}
+    assert page.value("fairlead_dead_letter_size") == 1
+    assert page.value("fairlead_dead_letters", type="send_mail") == 1
+    assert page.value("fairlead_dead_letter_alert_threshold", type="send_mail") == 2
+    assert page.value("fairlead_circuit_state", type="send_mail", state="open") == 1
+    workers = {word: page.value("fairlead_workers", status=word) for word in WORKER_WORDS}
+    assert workers == {"active": 1, "paused": 1, "draining": 0, "dead": 0}
+    assert page.value("fairlead_worker_capacity_used_ratio") == 0.5
+    assert page.value("fairlead_task_transitions_total", from_="executing", to="dead_letter") == 1
+    ended = {"type": "send_mail", "priority": "high", "status": "completed"}
+    assert page.value("fairlead_task_duration_seconds_count", **ended) == 1
+    assert page.value("fairlead_store_intact") == (1 if place.journal else None)
 
 
 async def test_it_has_every_metric_that_a_server_can_show(in_memory: Service) -> None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
 from fairlead.core.identity import WorkerId
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
+from fairlead.storage.open import open_store
 from tests.server.serving import Service
 from tests.server.test_dispatch import ANY, Line
 from tests.server.workers import Hand
+from tests.servers.stores import Place
+
+
+@pytest.fixture
+async def service(place: Place) -> AsyncIterator[Service]:
+    """A server on an empty store of each kind, the journal too."""
+    async with Service(await open_store(place.url, journal=place.journal)) as service:
+        yield service
 
 
 async def pause(service: Service, hand: Hand, how: str = "pause") -> None:
