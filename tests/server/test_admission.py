@@ -23,7 +23,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
 from fairlead.core.tenancy import Role
 from fairlead.engine.runtime.clock import ManualClock
-from fairlead.engine.shared_rates import KINDS, SharedRates, read_budget
+from fairlead.engine.shared_rates import KINDS
 from fairlead.server.settings import ServerSettings
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.open import open_store
@@ -359,46 +359,6 @@ async def test_a_clock_that_steps_back_shuts_nobody_out(servers: Servers) -> Non
     assert await _statuses(service, 3) == [201, 201, 429]
 
 
-async def test_records_that_count_no_more_are_removed() -> None:
-    store, clock = MemoryStore(), ManualClock()
-    shares = [SharedRates(store, clock, (Rate(10, MINUTE),)) for _ in range(2)]
-    for at in range(200):
-        await shares[0].take(str(at), 1)
-    clock.advance(HOUR)
-    for at in range(200, 300):
-        # Each finds a record that it does not know of, and so reads those of its kind.
-        await shares[0].take(str(at), 1)
-        await shares[1].take(str(at), 1)
-    left = [each for kind in KINDS for each in await store.scan(kind)]
-    live = [each for each in left if (budget := read_budget(each)) and not budget.is_over(clock.now())]
-    assert len(live) == 100 and len(left) < 200
-
-
-async def test_a_process_remembers_a_bounded_number_of_submitters() -> None:
-    store, clock = MemoryStore(), ManualClock()
-    rates = SharedRates(store, clock, (Rate(2, MINUTE),), most=3)
-    for at in range(10):
-        assert (await rates.take(str(at), 1)).number == 1
-    assert len(rates) == 3
-    assert (await rates.take("0", 5)).number == 1, "what was forgotten here is known to the store"
-
-
-async def test_a_slot_that_ends_takes_what_was_not_used_back() -> None:
-    store, clock = MemoryStore(), ManualClock()
-    rates = SharedRates(store, clock, (Rate(100, MINUTE),))
-    for _ in range(7):
-        await rates.take("a", 1)
-    clock.advance(10 * SECOND)
-    taken = await rates.take("a", 1)
-    taken.give_back()
-    assert (await rates.take("a", 1)).number == 1
-    (record,) = [each for kind in KINDS for each in await store.scan(kind)]
-    budget = read_budget(record)
-    assert budget is not None
-    held = sum(each.granted for each in budget.periods[MINUTE])
-    assert held <= 8 + 5, "what is held ahead is one portion at most"
-
-
 # A server over its own limits
 
 
@@ -472,27 +432,6 @@ async def test_at_once_no_more_are_taken_than_a_mark_has_room_for() -> None:
     async with Service(MemoryStore(), server=settings) as service:
         statuses = await asyncio.gather(*(_statuses(service, 1) for _ in range(50)))
         assert statuses.count([201]) == 10
-
-
-class SteppingStore(MemoryStore):
-    """A store that takes 200 ms to put a record."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__()
-        self._own_clock = clock
-
-    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
-        await asyncio.sleep(0)
-        self._own_clock.advance(SECOND // 5)
-        return await super().put(kind, name, value, expected=expected)
-
-
-async def test_a_store_that_takes_longer_than_a_slot_refuses_nobody_for_it() -> None:
-    clock = ManualClock()
-    rates = SharedRates(SteppingStore(clock), clock, (Rate(40, SECOND),))
-    taken = await asyncio.gather(*(rates.take("a", 1) for _ in range(30)))
-    assert [each.number for each in taken] == [1] * 30
-    assert rates.asked <= 20, "those who wait are asked for together"
 
 
 async def test_submits_on_the_short_way_are_held_to_the_same() -> None:
