@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
+import signal
 import subprocess
 import sys
 
 import fairlead
 from fairlead.app.config_keys import KEYS
+from fairlead.cli.flags import TAKING_ANY
 from fairlead.cli.program import COMMANDS, OK, run
 from tests.cli.running import COMMAND, Folder
 
@@ -31,6 +35,29 @@ def test_what_is_unknown_is_misuse_and_the_nearest_is_named(folder: Folder) -> N
     assert ended.code == 2 and "Did you mean --store?" in ended.error
     ended = folder.run("worker", "tasks:app", "--lease-secnds", "5")
     assert ended.code == 2 and "did you mean --lease-seconds?" in ended.error
+
+
+def test_the_commands_that_take_any_setting_are_known() -> None:
+    takes_any = set()
+    for name, (_, place) in COMMANDS.items():
+        module, _, function = place.partition(":")
+        parameters = inspect.signature(getattr(importlib.import_module(module), function)).parameters.values()
+        if any(each.kind is each.VAR_KEYWORD for each in parameters):
+            takes_any.add(name)
+    assert takes_any == TAKING_ANY
+
+
+def test_a_switch_needs_no_value(folder: Folder) -> None:
+    for flags in (("--admission",), ("--admission", "--port", "9000"), ("--admission", "true"), ("--admission=true",)):
+        shown = folder.quick("config", *flags, "--json").json["admission"]
+        assert (shown["value"], shown["origin"]) == (True, "--admission"), flags
+    assert folder.quick("config", "--admission", "false", "--json").json["admission"]["value"] is False
+    assert "use true or false" in folder.quick("config", "--admission", "maybe").error
+    assert "--port requires an argument" in folder.quick("config", "--port").error
+    with folder.start("serve", "--port", "0", "--insecure", "--try-it", "--json", "--admission") as serving:
+        serving.find('"url"')
+        serving.send(signal.SIGTERM)
+        assert serving.wait() == 0
 
 
 def test_errors_are_json_when_asked_for(folder: Folder) -> None:

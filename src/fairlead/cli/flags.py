@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Annotated, Final, TypeAlias
 
 from cyclopts import Parameter
@@ -35,3 +37,18 @@ AnySetting: TypeAlias = Annotated[
         help="Any other setting as a flag, such as --lease-seconds 60; `fairlead config` lists them.", show=False
     ),
 ]
+
+TAKING_ANY: Final = frozenset({"up", "worker", "serve", "config"})
+"""The commands that take any setting as a flag."""
+
+_SWITCHES: Final = frozenset(key.flag for key in KEYS.values() if isinstance(key.default, bool))
+
+
+def switched_on(arguments: Sequence[str]) -> list[str]:
+    """The arguments with a value for each switch that was given without one: `--admission` means `--admission=true`."""
+    if not arguments or arguments[0] not in TAKING_ANY:
+        return list(arguments)
+    return [
+        f"{word}=true" if word in _SWITCHES and after.startswith("-") else word
+        for word, after in itertools.pairwise([*arguments, "-"])
+    ]

@@ -13,6 +13,7 @@ from typing import Final
 from cyclopts import App, CoercionError, CycloptsError, Group, UnknownOptionError
 
 from fairlead._version import __version__
+from fairlead.cli.flags import switched_on
 from fairlead.cli.options import PLAIN
 from fairlead.cli.output import complain
 from fairlead.core import extras
@@ -99,7 +100,7 @@ def program(*, wanted: str | None = None) -> App:
 def run(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name; the exit code."""
     try:
-        code = program(wanted=next(iter(arguments), None))(list(arguments))
+        code = program(wanted=next(iter(arguments), None))(switched_on(arguments))
         sys.stdout.flush()
     except QueryError as error:
         complain(str(error), as_json="--json" in arguments, pointer=error.pointer)

@@ -19,7 +19,8 @@ def config(*, common: CommonWithStore = COMMON_WITH_STORE, **settings: AnySettin
     The first of these counts: a flag, a FAIRLEAD_* variable, fairlead.toml, the default. An invalid value is an
     error, so this also checks a configuration before it is used. Passwords are not shown.
 
-    Every setting can be given as a flag here and to `worker`, `serve` and `up`: `--lease-seconds 60`.
+    Every setting can be given as a flag here and to `worker`, `serve` and `up`: `--lease-seconds 60`. One that is true
+    or false needs no value to be true: `--admission`.
     """
     entries = list(configured(common, settings).entries())
     if common.json:
