@@ -63,7 +63,7 @@ def test_what_cannot_be_is_one_clear_line(folder: Folder) -> None:
     for arguments, code, said in (
         ((*create, "root"), 2, "role 'root' is unknown; use submit, read, work, admin"),
         ((*create, ""), 2, "at least one of submit, read, work, admin"),
-        ((*create, "read", "--expires", "-1h"), 2, "expired already"),
+        ((*create, "read", "--expires", "-1h"), 2, "has an expiry in the past"),
         ((*create, "read", "--expires", "soon"), 2, "is not a moment"),
         ((*create, "read", "--rate-limit", "-1"), 2, "requests a second"),
         (("keys", "create", "two words", "--roles", "read"), 2, "is not a valid name"),

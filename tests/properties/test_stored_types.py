@@ -206,6 +206,8 @@ DECODED: Final = {
     # Tasks, held by `accept` and by settling.
     *("Spec", "Status", "_Stored", "Rest", "Progress"),
     "FeedEvent",
+    # What servers were granted of a rate: made by one function of whole numbers, and begun anew where it is unreadable.
+    "RateBudget",
     # The lane of a task, by its names; what PostgreSQL says of itself; what a command prints as credentials, which is
     # not stored; what is any of the above, or just looked at.
     *("_Descriptor", "Facts", "_Printed", "kind", "dict[str, object]", "list"),

@@ -26,7 +26,8 @@ from fairlead.storage.open import open_store
 from fairlead.storage.url import with_option
 from tests.server.loop_time import slowest_callback
 
-pytestmark = pytest.mark.slow
+# Dozens of requests at their limits of size, each tried several times: minutes where others work beside it.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 
 MOST: Final = 0.010
 """Seconds of processor time that a callback of the event loop may take."""

@@ -21,7 +21,7 @@ assert {modules!r} <= sys.modules.keys()
     ("url", "journal", "modules"),
     [
         ("memory://", None, {"memory"}),
-        ("sqlite:///tasks.db", None, {"sqlite.open"}),
+        ("sqlite:///tasks.db", None, {"sqlite.store"}),
         (REDIS, None, {"redis.store"}),
         (POSTGRES, None, {"postgres.store"}),
         (REDIS, POSTGRES, {"redis.outbox", "journal.open"}),

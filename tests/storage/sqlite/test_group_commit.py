@@ -114,7 +114,7 @@ async def test_the_same_task_added_by_calls_that_share_a_commit_is_added_once(st
 
 
 async def test_close_finishes_what_was_asked_for(path: Path) -> None:
-    store = SqliteStore(path)
+    store = SqliteStore(path, patience=60.0)
     held = Held(store)
     first = await held.begin()
     calls = [asyncio.create_task(add(store, task)) for task in some_tasks(700)]
