@@ -40,7 +40,7 @@ from fairlead.admin.workers.service import Workers
 from fairlead.app import requests
 from fairlead.app.connection import DeclaringPart, EngineRequests, Link, Part
 from fairlead.core.circuit import CircuitSettings
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.engine.runtime.inline import run_inline
 
 ROOT: Final = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead import Fairlead, InvalidSettings
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.secret_mask import masked
 from fairlead.storage.open import open_store
 from tests.app.configuring import read, refusal
 

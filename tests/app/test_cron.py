@@ -10,7 +10,7 @@ import pytest
 
 from fairlead import Fairlead, InvalidTask
 from fairlead.core.instant import MINUTE, SECOND
-from fairlead.core.schedules.schedule import Missed, Overlap
+from fairlead.core.schedule import Missed, Overlap
 from fairlead.core.task import Priority
 from fairlead.worker.worker import WorkerSettings
 

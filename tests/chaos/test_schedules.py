@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.admin.engine import AdminEngine
-from fairlead.core.schedules.schedule import Missed, Schedule, ScheduleEntry, upcoming
+from fairlead.core.schedule import Missed, Schedule, ScheduleEntry, upcoming
 from fairlead.core.submission import Submission
 from fairlead.storage.open import open_store
 from fairlead.storage.values import Filter

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.errors import NotInQuarantine, RecordUnreadable, RestoreRefused
 from fairlead.core.queues.queue import QueueSettings
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.submission import Submission
 from tests.client.serving import Port
 

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from fairlead.admin.engine import AdminEngine
 from fairlead.cli.program import program
+from fairlead.core.dead_letters import fingerprint_of
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, MINUTE
 from fairlead.core.operation import Action, NewOperation
 from fairlead.core.query.parser import parse_query
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.submission import Submission
 from fairlead.core.task import Failure, Task
-from fairlead.core.text.error_fingerprint import fingerprint_of
 from fairlead.engine.runtime.inline import run_inline
 from tests.cli.running import Folder, folders
 from tests.docs.reading import ROOT, blocks, name, prose

@@ -12,7 +12,7 @@ from fairlead.core.errors import StoreUnavailable
 from fairlead.core.health.diagnosis import MEMORY, TIERS, Diagnosis, Examination, Finding, Level
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND, Instant
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task

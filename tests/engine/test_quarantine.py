@@ -18,7 +18,7 @@ from fairlead.core.health.diagnosis import Finding, Level
 from fairlead.core.health.quarantine import MARK, QUARANTINE, SEAL, Quarantined
 from fairlead.core.identity import WorkerId
 from fairlead.core.queues.queue import QueueSettings
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.submission import Submission
 from fairlead.core.task import State
 from fairlead.core.tenancy import Role

@@ -19,7 +19,7 @@ from fairlead.core.health.quarantine import MARK, QUARANTINE, SEAL, Fault, Quara
 from fairlead.core.identity import WorkerId
 from fairlead.core.operation import Action, NewOperation
 from fairlead.core.query.parser import parse_query
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.submission import Submission
 from fairlead.core.task import State
 from fairlead.core.tenancy import Role

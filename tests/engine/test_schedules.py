@@ -10,7 +10,7 @@ from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import InvalidSchedule, InvalidTask, ScheduleExists, ScheduleNotFound, StoreUnavailable
 from fairlead.core.events import Completed
 from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant
-from fairlead.core.schedules.schedule import Missed, Overlap, Schedule, moment_of
+from fairlead.core.schedule import Missed, Overlap, Schedule, moment_of
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, State, Task

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND, Span
-from fairlead.core.schedules.schedule import Missed, Schedule
+from fairlead.core.schedule import Missed, Schedule
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Reason, State, Task

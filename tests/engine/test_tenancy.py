@@ -12,7 +12,7 @@ from fairlead.core.identity import WorkerId
 from fairlead.core.operation import Action, NewOperation
 from fairlead.core.query.parser import parse_query
 from fairlead.core.queues.queue import QueueSettings
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.task import State, Task
 from fairlead.engine.engine import Submitted
 from fairlead.engine.events.observers import Happening

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fairlead.core.cron import ALL_HOURS, Cron, parse
 from fairlead.core.instant import DAY, MINUTE, Instant
-from fairlead.core.schedules.cron import ALL_HOURS, Cron, parse
 
 ZONES = {
     "UTC": [datetime(2026, 6, 1)],

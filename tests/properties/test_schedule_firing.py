@@ -16,7 +16,7 @@ from fairlead.admin.sweeper import Sweeper
 from fairlead.core.events import Completed
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import MINUTE, SECOND, Instant
-from fairlead.core.schedules.schedule import Missed, Overlap, Schedule, ScheduleEntry, upcoming
+from fairlead.core.schedule import Missed, Overlap, Schedule, ScheduleEntry, upcoming
 from fairlead.core.settings import Retention, Rules, Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task

@@ -33,7 +33,6 @@ from fairlead.admin.keys.sessions import SessionRecord
 from fairlead.core.circuit import Circuit, CircuitSettings
 from fairlead.core.errors import FairleadError
 from fairlead.core.events import Completed, Crashed, Failed, HandedBack, TimedOut
-from fairlead.core.idempotency_scope import Upgrade
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import LATEST, SECOND, Instant
 from fairlead.core.operation import Operation
@@ -41,11 +40,11 @@ from fairlead.core.queues.limits import Rate
 from fairlead.core.queues.order import HeadStart, Promote, Strict, Weighted
 from fairlead.core.queues.queue import QueueSettings
 from fairlead.core.retry import Backoff, RetryRule
-from fairlead.core.schedules.schedule import Schedule, ScheduleEntry, ScheduleStatus, check
+from fairlead.core.schedule import Schedule, ScheduleEntry, ScheduleStatus, check
 from fairlead.core.settings import Defaults, PriorityDefaults, Retention, Rules, Settings
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Failure, Progress, Spec, Status, Task
-from fairlead.core.tenancy import Role
+from fairlead.core.tenancy import Role, Upgrade
 from fairlead.engine import lost_tasks, scheduler, worker_records
 from fairlead.engine.engine import Settlement
 from fairlead.engine.events import types as feed

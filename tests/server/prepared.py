@@ -11,7 +11,7 @@ from fairlead.core.events import Failed
 from fairlead.core.identity import WorkerId
 from fairlead.core.operation import Action, NewOperation
 from fairlead.core.query.parser import parse_query
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.submission import Submission
 from fairlead.core.task import Failure, Task
 from fairlead.engine.engine import Settlement

@@ -15,7 +15,7 @@ from fairlead.core.identity import WorkerId
 from fairlead.core.instant import MILLISECOND
 from fairlead.core.operation import Action, NewOperation
 from fairlead.core.query.parser import parse_query
-from fairlead.core.schedules.schedule import Schedule, ScheduleEntry
+from fairlead.core.schedule import Schedule, ScheduleEntry
 from fairlead.core.submission import Submission
 from fairlead.core.task import Failure, Task
 from fairlead.core.tenancy import Role

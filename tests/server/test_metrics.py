@@ -10,7 +10,7 @@ import pytest
 from fairlead.core.circuit import Circuit, CircuitSettings, CircuitState, opened
 from fairlead.core.events import Completed, Failed
 from fairlead.core.identity import WorkerId
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.settings import Settings
 from fairlead.core.task import Lane, Priority, State
 from fairlead.engine.metrics.collector import MOST_NAMES

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.admin.keys.service import Keyring
 from fairlead.admin.sweeper import Sweeper
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.submission import Submission
 from fairlead.core.tenancy import Role
 from fairlead.server.settings import ServerSettings

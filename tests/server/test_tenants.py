@@ -16,7 +16,7 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.admin.keys.service import Keyring
 from fairlead.core.events import Completed, Failed
 from fairlead.core.identity import TaskId, WorkerId
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
 from fairlead.core.tenancy import Role

@@ -12,17 +12,23 @@ from hypothesis import strategies as st
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND
 from fairlead.core.queues.admission import (
+    SLOTS,
     STANDARD,
     AdmissionRule,
     AdmissionSettings,
+    PortionRequest,
+    RateBudget,
     Tiers,
     check_allow_list,
+    granted,
     is_listed,
+    opens_after,
     refusal_above,
     refusal_in_flight,
     refusal_over,
+    slot_of,
+    whole_seconds,
 )
-from fairlead.core.queues.budget import SLOTS, PortionRequest, RateBudget, granted, opens_after, slot_of, whole_seconds
 from fairlead.core.queues.limits import Rate
 from fairlead.core.queues.queue import QueueSettings
 from fairlead.core.settings import Settings

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from fairlead.core.cron import Every, local, parse, zone_of
 from fairlead.core.errors import InvalidSchedule
 from fairlead.core.instant import LATEST, MINUTE, SECOND, Instant
-from fairlead.core.schedules.cron import Every, local, parse, zone_of
 
 BERLIN = "Europe/Berlin"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.core.text.json_depth import is_deeper
+from fairlead.core.validation import is_deeper
 
 values = st.recursive(
     st.none() | st.integers() | st.text(alphabet='[]{}",\\:é'),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fairlead.core.dead_letters import fingerprint_of, pattern_of
 from fairlead.core.task import Failure
-from fairlead.core.text.error_fingerprint import fingerprint_of, pattern_of
 
 
 @pytest.mark.parametrize(

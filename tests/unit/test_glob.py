@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.core.text.glob import Glob
+from fairlead.core.query.match import Glob
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from fairlead.core.text.hosts import host_of, is_loopback, is_loopback_address
+from fairlead.core.hosts import host_of, is_loopback, is_loopback_address
 
 
 @pytest.mark.parametrize(

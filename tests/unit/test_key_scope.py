@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.core.idempotency_scope import Phase, Upgrade, key_in, key_name
 from fairlead.core.instant import DAY, HOUR
+from fairlead.core.tenancy import Phase, Upgrade, key_in, key_name
 from fairlead.testing.builders import NOW
 
 keys = st.text(min_size=1, max_size=40) | st.text(min_size=1, max_size=40).map(lambda text: f"\x1f{text}")

@@ -31,10 +31,9 @@ from fairlead.core.instant import AT_ONCE, DAY, HOUR, LATEST, MINUTE, SECOND
 from fairlead.core.lifecycle import decide, settlement
 from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.settings import CEILINGS_BY_PRIORITY, DelayCeilings, Retention, Rules, Settings
-from fairlead.core.status import LEASE_IN_DOUBT
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import After, Entry, Failure, OnFailure, Priority, Progress, Reason, State, Status, Task
-from fairlead.core.transitions import HISTORY_LIMIT, REMOVED, TRANSITIONS, state_before
+from fairlead.core.transitions import HISTORY_LIMIT, LEASE_IN_DOUBT, REMOVED, TRANSITIONS, state_before
 from tests.unit.building import (
     BOOM,
     NOW,

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from fairlead.core.dead_letters import fingerprint_of
 from fairlead.core.errors import QueryError
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND
@@ -16,7 +17,6 @@ from fairlead.core.query.match import admits
 from fairlead.core.query.parser import parse_query
 from fairlead.core.query.query import FIELDS, Ago, At, Kind, Number, Query, Term, Within, Word
 from fairlead.core.task import Failure, Lease, Priority, State, Task
-from fairlead.core.text.error_fingerprint import fingerprint_of
 from fairlead.testing.builders import NOW, a_task, a_token
 
 TIMEOUT = Failure(type="TimeoutError", message="no answer from smtp-7 within 30 s")

@@ -11,8 +11,7 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LONGEST, MINUTE, SECOND
 from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
-from fairlead.core.queues.queue import UNBOUNDED, QueueOptions, QueueSettings, changed, effective
-from fairlead.core.queues.setting_fields import settings_in
+from fairlead.core.queues.queue import UNBOUNDED, QueueOptions, QueueSettings, changed, effective, settings_in
 from fairlead.core.retry import Backoff
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, accept

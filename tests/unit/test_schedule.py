@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairlead.core.errors import InvalidSchedule, InvalidTask
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND, Instant
-from fairlead.core.schedules.schedule import (
+from fairlead.core.schedule import (
     ON_TIME,
     TAKEN_OVER_AFTER,
     Decision,

@@ -20,8 +20,8 @@ from fairlead.core.events import (
 from fairlead.core.instant import SECOND
 from fairlead.core.lifecycle import decide
 from fairlead.core.retry import Backoff, RetryRule, with_rules
-from fairlead.core.status import cancelled_at, has_heard_of_cancel, last_attempt, retriable
 from fairlead.core.task import State, Task
+from fairlead.core.transitions import cancelled_at, has_heard_of_cancel, last_attempt, retriable
 from tests.unit.building import BOOM, NOW, RULES, a_spec, a_task, claimed, executing
 
 LATER = NOW + 7 * SECOND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.core.text.traceparent import is_traceparent, trace_id_of
+from fairlead.core.identity import is_traceparent, trace_id_of
 
 ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 

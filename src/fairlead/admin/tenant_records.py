@@ -8,7 +8,7 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import OperationNotFound, ScheduleExists, ScheduleNotFound
 from fairlead.core.instant import Instant, Span
 from fairlead.core.operation import NewOperation, Operation, Preview
-from fairlead.core.schedules.schedule import Put, Schedule, ScheduleEntry, late
+from fairlead.core.schedule import Put, Schedule, ScheduleEntry, late
 from fairlead.core.task import Task
 from fairlead.core.tenancy import tenant_named
 from fairlead.engine.dependencies import shown_to

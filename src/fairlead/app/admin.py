@@ -26,7 +26,7 @@ from fairlead.core.health.autoscale import Scaling
 from fairlead.core.health.quarantine import Quarantined
 from fairlead.core.operation import Operation, Preview
 from fairlead.core.queues.queue import PurgeCount, QueueOptions, QueueSettings
-from fairlead.core.schedules.schedule import Schedule, ScheduleEntry
+from fairlead.core.schedule import Schedule, ScheduleEntry
 from fairlead.core.task import Task
 from fairlead.core.validation import Duration
 from fairlead.engine.runtime.inline import run_inline

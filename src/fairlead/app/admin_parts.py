@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from fairlead.core.circuit import CircuitSettings
     from fairlead.core.health.diagnosis import Diagnosis
-    from fairlead.core.schedules.schedule import Schedule
+    from fairlead.core.schedule import Schedule
     from fairlead.engine.stats import Stats
 
 

@@ -25,6 +25,7 @@ from fairlead.core.queues.admission import STANDARD, AdmissionSettings, Tiers
 from fairlead.core.queues.limits import Rate
 from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
 from fairlead.core.retry import Backoff
+from fairlead.core.secret_mask import masked
 from fairlead.core.settings import (
     CEILINGS_BY_PRIORITY,
     Defaults,
@@ -34,7 +35,6 @@ from fairlead.core.settings import (
     Rules,
     Settings,
 )
-from fairlead.core.text.secret_mask import masked
 from fairlead.core.validation import shown
 from fairlead.storage.credentials import with_command
 from fairlead.storage.url import with_option

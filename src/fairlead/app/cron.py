@@ -8,7 +8,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 from fairlead.app.task_type import Call, CoroutineTask, FunctionTask, TaskDefinition
 from fairlead.core.errors import InvalidSchedule
-from fairlead.core.schedules.schedule import Missed, Overlap, Schedule, check
+from fairlead.core.schedule import Missed, Overlap, Schedule, check
 from fairlead.core.submission import Submission
 from fairlead.core.validation import Duration, Refuse, instant_of, member_of, shown, span_of
 

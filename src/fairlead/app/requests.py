@@ -27,7 +27,7 @@ from fairlead.core.operation import Action, NewOperation, Operation, Preview
 from fairlead.core.query.parser import parse_query
 from fairlead.core.query.query import Query
 from fairlead.core.queues.queue import PurgeCount
-from fairlead.core.schedules.schedule import ScheduleEntry
+from fairlead.core.schedule import ScheduleEntry
 from fairlead.core.task import Priority, Task
 from fairlead.core.validation import Duration, check_count, check_text, instant_of, member_of, span_of
 from fairlead.engine.search import Found

@@ -14,7 +14,7 @@ from fairlead.app.connection import Connection
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.instant import seconds as to_seconds
-from fairlead.core.schedules.schedule import Schedule
+from fairlead.core.schedule import Schedule
 from fairlead.core.settings import Settings
 from fairlead.core.task import State, Task
 from fairlead.core.validation import Duration, delay_of, setting_of

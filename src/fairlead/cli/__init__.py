@@ -23,6 +23,6 @@ def _tell(kind: type[BaseException], error: BaseException, frames: TracebackType
     """Write the traceback of a fault of ours, without what is secret in the words of any error in it."""
     import traceback
 
-    from fairlead.core.text.secret_mask import masked_text
+    from fairlead.core.secret_mask import masked_text
 
     sys.stderr.write(masked_text("".join(traceback.format_exception(kind, error, frames))))

@@ -18,8 +18,8 @@ from fairlead.app.app import Fairlead
 from fairlead.app.builtin import builtin_app
 from fairlead.app.config import Configuration
 from fairlead.core.errors import InvalidSettings
+from fairlead.core.secret_mask import masked
 from fairlead.core.settings import Settings
-from fairlead.core.text.secret_mask import masked
 from fairlead.engine.events.observers import Observer
 
 log = logging.getLogger("fairlead.cli")

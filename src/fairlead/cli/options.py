@@ -18,7 +18,7 @@ from fairlead.app.config_keys import KEYS
 from fairlead.app.connect import check_store, connect
 from fairlead.app.connection import Connection, Link
 from fairlead.core.errors import InvalidSettings, StoreUnavailable
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.secret_mask import masked
 
 
 @dataclass(frozen=True, kw_only=True)

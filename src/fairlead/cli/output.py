@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from fairlead.core.text.secret_mask import masked_text
+from fairlead.core.secret_mask import masked_text
 from fairlead.wire.safe_text import clean as clean
 from fairlead.wire.safe_text import one_line as one_line
 

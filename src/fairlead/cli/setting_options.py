@@ -1,4 +1,4 @@
-"""Settings on the command line: options from the one definition of each (`core.setting_fields`), and their words."""
+"""Settings on the command line: options from the one definition of each (`core.queues.queue`), and their words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import SECOND
 from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
-from fairlead.core.queues.setting_fields import (
+from fairlead.core.queues.queue import (
     BackoffPolicy,
     ByType,
     Count,

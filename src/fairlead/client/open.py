@@ -12,7 +12,7 @@ from fairlead.client.http.httpx_transport import BlockingProxied, StreamingProxi
 from fairlead.client.http.transport import Address, Transport, check_address
 from fairlead.core import extras
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.secret_mask import masked
 
 _KEY: Final = re.compile(r"[!-~]+")
 

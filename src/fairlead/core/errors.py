@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fairlead.core.text.secret_mask import masked_text
+from fairlead.core.secret_mask import masked_text
 
 
 def _shown(said: object) -> str:

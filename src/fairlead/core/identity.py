@@ -1,4 +1,4 @@
-"""Names and ids: what they may look like and what a task id carries.
+"""Names, ids and traces: what they may look like and what a task id carries.
 
 A task id is a UUID version 8 written as 32 hexadecimal digits:
 
@@ -8,6 +8,8 @@ A task id is a UUID version 8 written as 32 hexadecimal digits:
      2 bits   variant, always binary 10
     14 bits   slot of the queue            so the id alone leads to its queue's shard
     48 bits   noise
+
+A trace is written as W3C writes it down (`traceparent`), or is an id of the submitter's own.
 """
 
 from __future__ import annotations
@@ -111,3 +113,24 @@ def known_name(field: str, name: str) -> str:
             f"{field} {shown(name)} is not a valid name; use 1 to 200 letters, digits and the characters _ . : -",
         )
     return name
+
+
+_TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def is_traceparent(trace: str) -> bool:
+    """Whether this is a W3C traceparent, which leads back to the span that submitted the task."""
+    return _TRACEPARENT.fullmatch(trace) is not None
+
+
+def traceparent_in(trace: str | None) -> str | None:
+    """The traceparent, if this is one."""
+    return trace if trace is not None and is_traceparent(trace) else None
+
+
+def trace_id_of(trace: str | None) -> str | None:
+    """The id of the trace in a traceparent; any other text is an id of the submitter's own."""
+    if trace is None:
+        return None
+    parent = _TRACEPARENT.fullmatch(trace)
+    return trace if parent is None else parent[1]

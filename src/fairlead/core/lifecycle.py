@@ -34,17 +34,6 @@ from fairlead.core.identity import LeaseToken, WorkerId, registration_of
 from fairlead.core.instant import Instant, Span
 from fairlead.core.retry import TIMEOUT, RetryRule, backoff_of, rule_for
 from fairlead.core.settings import Rules
-from fairlead.core.status import (
-    LEASE_IN_DOUBT,
-    cancelled,
-    dependency_failed,
-    ended,
-    lease_in_doubt,
-    returned,
-    timed_out,
-    waiting_again,
-    worker_lost,
-)
 from fairlead.core.task import (
     COMPLETED,
     Failure,
@@ -56,7 +45,19 @@ from fairlead.core.task import (
     Status,
     Task,
 )
-from fairlead.core.transitions import TRANSITIONS, longer
+from fairlead.core.transitions import (
+    LEASE_IN_DOUBT,
+    TRANSITIONS,
+    cancelled,
+    dependency_failed,
+    ended,
+    lease_in_doubt,
+    longer,
+    returned,
+    timed_out,
+    waiting_again,
+    worker_lost,
+)
 
 _COMPLETED: Final = Reason.COMPLETED
 """Named here for every task to come, as in `fairlead.core.task`."""

@@ -13,12 +13,11 @@ from typing import Final
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidTask
-from fairlead.core.idempotency_scope import key_in
-from fairlead.core.identity import LeaseToken, TaskId, WorkerId
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId, trace_id_of
 from fairlead.core.instant import Instant, Span
 from fairlead.core.retry import Backoff, RetryRules
-from fairlead.core.text.secret_mask import masked_text
-from fairlead.core.text.traceparent import trace_id_of
+from fairlead.core.secret_mask import masked_text
+from fairlead.core.tenancy import key_in
 from fairlead.core.validation import shown
 
 

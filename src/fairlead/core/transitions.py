@@ -1,4 +1,8 @@
-"""The table of transitions: which states an event may lead to. Which one it does, `fairlead.core.lifecycle` decides."""
+"""Transitions: the table of states that an event may lead to, and all that must change with the state of a task.
+
+Which of them it is, `fairlead.core.lifecycle` decides. Here is how a task stands when it waits again, and when it has
+ended; `settled` is what `Status.settled` is to hold. What a status tells of the attempt before is read here, too.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,10 @@ from fairlead.core.events import (
     Returned,
     TimedOut,
 )
-from fairlead.core.instant import Instant
-from fairlead.core.task import EXECUTING, Entry, Failure, Reason, State, Task
+from fairlead.core.instant import LATEST, SECOND, Instant, Span
+from fairlead.core.retry import TIMEOUT
+from fairlead.core.settings import Rules
+from fairlead.core.task import COMPLETED, EXECUTING, Entry, Failure, Reason, State, Status, Task
 
 HISTORY_LIMIT: Final = 32
 """How many lines of history a task keeps; the oldest go first."""
@@ -108,3 +114,173 @@ TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
     },
 }
 """Every change a stored task can go through: (state, event) to the states it may lead to."""
+
+
+LEASE_IN_DOUBT: Final = "LeaseInDoubt"
+WORKER_LOST: Final = "WorkerLost"
+
+
+def timed_out(timeout: Span) -> Failure:
+    """An attempt was stopped at its timeout."""
+    return Failure(type=TIMEOUT, message=f"the attempt was stopped after its timeout of {timeout / SECOND:g} s")
+
+
+def worker_lost(task: Task) -> Failure:
+    """The worker that holds the task has not renewed its lease."""
+    worker = task.status.lease.worker if task.status.lease else "unknown"
+    message = f"worker {worker} stopped renewing its lease; it crashed, was killed, hung or lost the store"
+    return Failure(type=WORKER_LOST, message=message)
+
+
+def has_crashed(status: Status) -> bool:
+    """Whether the last thing that happened to a task is that its process ended within the attempt.
+
+    That its worker is lost is another matter.
+    """
+    if not status.history:
+        return False
+    last = status.history[-1]
+    if last.reason is Reason.CRASHED:
+        return True
+    return last.reason is Reason.CRASH_LOOP and last.failure is not None and last.failure.type != WORKER_LOST
+
+
+def lease_in_doubt(task: Task) -> Failure:
+    """The time of the attempt is over by a clock that may have been set since it began."""
+    worker = task.status.lease.worker if task.status.lease else "unknown"
+    message = f"the time of the attempt on worker {worker} is over by a clock that may have been set meanwhile"
+    return Failure(type=LEASE_IN_DOUBT, message=message)
+
+
+def dependency_failed(task: Task) -> Failure:
+    """What the task waited for did not complete."""
+    named = () if task.spec.after is None else task.spec.after.tasks
+    if len(named) == 1:
+        message = f"task {named[0]}, which this one waited for, did not complete"
+    else:
+        message = f"{task.status.unmet} of the {len(named)} tasks that this one waited for did not complete"
+    return Failure(type="DependencyFailed", message=message)
+
+
+def waiting_again(
+    task: Task,
+    settled: str | None,
+    now: Instant,
+    reason: Reason,
+    ready_at: Instant,
+    delay: Span,
+    cause: Failure | None = None,
+) -> Status:
+    """The task waits once more: at once, or after a delay. What it last failed with stays readable."""
+    status = task.status
+    state = State.SCHEDULED if delay > 0 else State.QUEUED
+    due = min(ready_at + max(delay, 0), LATEST)
+    return replace(
+        status,
+        state=state,
+        ready_at=due,
+        version=status.version + 1,
+        alarm=due if state is State.SCHEDULED else None,
+        lease=None,
+        started_at=None,
+        ended_at=None,
+        cancel_asked=False,
+        reason=reason,
+        failure=cause or status.failure,
+        progress=None,
+        settled=settled,
+        history=longer(task, now, state, reason, cause),
+    )
+
+
+def returned(task: Task) -> Status:
+    """The task waits as it did before it was claimed: with its wait, its past, and not an attempt more."""
+    status = task.status
+    return replace(
+        status,
+        state=State.QUEUED,
+        version=status.version + 1,
+        attempts=status.attempts - 1,
+        alarm=None,
+        lease=None,
+        started_at=None,
+        progress=None,
+    )
+
+
+def ended(
+    task: Task,
+    settled: str | None,
+    now: Instant,
+    rules: Rules,
+    state: State,
+    reason: Reason,
+    *,
+    result: bytes | None = None,
+    cause: Failure | None = None,
+) -> Status:
+    """Nothing more happens to the task by itself, but for being forgotten when its retention ends."""
+    status, started_at = task.status, task.status.started_at
+    forgotten, key_until = now + rules.retention.of(state), task.spec.key_until
+    if key_until is not None:
+        forgotten = max(forgotten, key_until)
+    return replace(
+        status,
+        state=state,
+        version=status.version + 1,
+        alarm=min(forgotten, LATEST),
+        lease=None,
+        # After a clock went back an attempt may have begun ahead of it; it has not ended before that.
+        ended_at=now if started_at is None or started_at <= now else started_at,
+        reason=reason,
+        failure=None if state is COMPLETED else cause or status.failure,
+        result=result,
+        settled=settled,
+        history=longer(task, now, state, reason, cause),
+    )
+
+
+def cancelled(task: Task, settled: str | None, now: Instant, rules: Rules, cause: Failure | None = None) -> Status:
+    """The task has ended because someone asked for it."""
+    return ended(task, settled, now, rules, State.CANCELLED, Reason.CANCELLED, cause=cause)
+
+
+_NOT_RETRIED: Final = frozenset({Reason.REJECTED, Reason.REJECTED_BY_RULE, Reason.DEPENDENCY_FAILED})
+
+
+def retriable(task: Task) -> bool | None:
+    """Whether an error such as the task's last one is tried again while there are retries, or crashes, left.
+
+    None if the task has no error, or if nobody said so: of an attempt that ended because cancel was asked.
+    """
+    status = task.status
+    if status.failure is None:
+        return None
+    # What has happened since, a replay for one, has reasons of its own.
+    reason = next((entry.reason for entry in reversed(status.history) if entry.failure is not None), status.reason)
+    return None if reason is Reason.CANCELLED else reason not in _NOT_RETRIED
+
+
+def last_attempt(task: Task, at: Instant) -> Span | None:
+    """How long the attempt took that has just ended, at this moment; None if what just happened ended none."""
+    history = task.status.history
+    started_at = history[-1].started_at if history and task.state is not State.EXECUTING else None
+    return None if started_at is None else max(0, at - started_at)
+
+
+def cancelled_at(task: Task) -> Instant | None:
+    """When cancel was asked of a task that stands as that left it; the first time, if it was asked again."""
+    asked = (Reason.CANCEL_ASKED, Reason.CANCELLED)
+    return next((entry.at for entry in reversed(task.status.history) if entry.reason in asked), None)
+
+
+def has_heard_of_cancel(asked: Task, task: Task) -> bool:
+    """Whether the worker of a task has been told of a cancel since it was asked, given how the task stood then.
+
+    It has, if it said that it stopped the attempt, or if a heartbeat came since, for the answer to that says so.
+    """
+    lease, status = asked.status.lease, task.status
+    if lease is None:
+        return False
+    confirmed = (status.settled or "").startswith(f"{lease.token}:{CancelConfirmed.name}:")
+    return confirmed or (status.attempts == asked.status.attempts and status.beats > asked.status.beats)

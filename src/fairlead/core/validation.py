@@ -1,21 +1,23 @@
-"""What a value may be: its type, to the letter, and its range.
+"""What a value may be: its type, to the letter, its range, and how deep its JSON is.
 
-Each function gives back the value, or refuses it with an error that names the option, the value and the remedy. Types
-are exact because what is stored must be readable again: the codec refuses a subclass of `int` or `str` when it writes,
-and a number with a fraction where a whole one is kept when it reads. The error is made by `refuse`.
+Each function that checks gives back the value, or refuses it with an error that names the option, the value and the
+remedy. Types are exact because what is stored must be readable again: the codec refuses a subclass of `int` or `str`
+when it writes, and a number with a fraction where a whole one is kept when it reads. The error is made by `refuse`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
+from itertools import accumulate
 from typing import Any, Final, TypeAlias, TypeVar
 
 from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask
 from fairlead.core.instant import LATEST, LONGEST, LONGEST_DELAY, SECOND, Instant, Span
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.secret_mask import masked
 
 Kind = TypeVar("Kind")
 Word = TypeVar("Word", bound=StrEnum)
@@ -229,3 +231,20 @@ def _longest(most: Span) -> str:
 
 def _a(name: str) -> str:
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+# One step for each letter: no text can make it go back.
+_TEXTS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"{}[]")
+_STEPS: Final = tuple(1 if byte in b"{[" else -1 for byte in range(256))
+
+
+def is_deeper(text: bytes, most: int) -> bool:
+    """Whether valid JSON has more than so many objects and lists inside each other; takes time in step with its length.
+
+    Nearly all JSON has fewer of them in all, which two counts tell; and each takes two bytes.
+    """
+    if len(text) <= 2 * most or text.count(b"{") + text.count(b"[") <= most:
+        return False
+    brackets = _TEXTS.sub(b"", text).translate(None, _OTHERS)
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > most

@@ -6,10 +6,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fairlead.core.idempotency_scope import Phase, Upgrade, key_name
 from fairlead.core.identity import TaskId
 from fairlead.core.settings import Settings
 from fairlead.core.task import Spec, Task
+from fairlead.core.tenancy import Phase, Upgrade, key_name
 from fairlead.engine.records import Form, Records, Unread, decoder
 from fairlead.engine.runtime.clock import Clock
 from fairlead.storage.values import Filter

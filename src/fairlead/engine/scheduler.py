@@ -22,16 +22,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import FairleadError, InvalidSchedule, TaskNotFound, WrongState
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
-from fairlead.core.schedules.schedule import (
-    TAKEN_OVER_AFTER,
-    Fire,
-    Overlap,
-    Schedule,
-    ScheduleEntry,
-    check,
-    decided,
-    fires,
-)
+from fairlead.core.schedule import TAKEN_OVER_AFTER, Fire, Overlap, Schedule, ScheduleEntry, check, decided, fires
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task
 from fairlead.engine.changes import TaskChanges

@@ -2,7 +2,7 @@
 
 What was granted to one submitter is one small record. A process is granted a portion by one compare-and-set, and takes
 from that without asking anybody; who is refused is refused for a while without asking either. The rule is in
-`fairlead.core.queues.budget`.
+`fairlead.core.queues.admission`.
 
 The records are of many kinds, by a hash of the submitter, so that reading those of one kind, the only way to read one,
 stays cheap with any number of submitters.
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.instant import SECOND, Instant
-from fairlead.core.queues.budget import PortionGrant, PortionRequest, RateBudget, granted, opens_after, slot_of
+from fairlead.core.queues.admission import PortionGrant, PortionRequest, RateBudget, granted, opens_after, slot_of
 from fairlead.core.queues.limits import Rate
 from fairlead.engine.runtime.clock import Clock
 from fairlead.storage.protocol import Store

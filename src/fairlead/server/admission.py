@@ -22,8 +22,8 @@ from fairlead.core.queues.admission import (
     refusal_above,
     refusal_in_flight,
     refusal_over,
+    whole_seconds,
 )
-from fairlead.core.queues.budget import whole_seconds
 from fairlead.core.submission import Submission
 from fairlead.core.task import State
 from fairlead.engine.metrics.collector import Metrics

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.text.hosts import is_loopback
+from fairlead.core.hosts import is_loopback
 
 BACKLOG: Final = 2048
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from fairlead.core import extras
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.secret_mask import masked
 from fairlead.core.validation import bad_setting, check_type, shown
 from fairlead.storage.credentials import Credentials, check
 from fairlead.storage.protocol import Store

@@ -1,4 +1,4 @@
-"""Settings over HTTP: their shapes and both conversions, from the one definition of each (`core.setting_fields`)."""
+"""Settings over HTTP: their shapes and both conversions, from the one definition of each (`core.queues.queue`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fairlead.core.instant import LONGEST, SECOND
 from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
-from fairlead.core.queues.setting_fields import (
+from fairlead.core.queues.queue import (
     BackoffPolicy,
     ByType,
     Count,

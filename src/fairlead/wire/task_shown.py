@@ -8,12 +8,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from fairlead.core.idempotency_scope import key_name
-from fairlead.core.identity import LeaseToken, TaskId, WorkerId
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId, traceparent_in
 from fairlead.core.instant import SECOND, Instant, span
 from fairlead.core.queues.order import Table, treated_as
 from fairlead.core.retry import Backoff, RetryRules
-from fairlead.core.status import retriable
 from fairlead.core.task import (
     After,
     Entry,
@@ -28,7 +26,8 @@ from fairlead.core.task import (
     Status,
     Task,
 )
-from fairlead.core.text.traceparent import traceparent_in
+from fairlead.core.tenancy import key_name
+from fairlead.core.transitions import retriable
 from fairlead.wire.retry import RetryPolicy, RetryRule, retry_of, retry_shown
 from fairlead.wire.times import iso, maybe_iso, maybe_parse_iso, parse_iso
 from fairlead.wire.words import PriorityName, StateName

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
-from fairlead.core.identity import TaskId
+from fairlead.core.identity import TaskId, trace_id_of
 from fairlead.core.task import Progress, Task
-from fairlead.core.text.traceparent import trace_id_of
 from fairlead.core.validation import shown
 
 _MESSAGE_LIMIT: Final = 500

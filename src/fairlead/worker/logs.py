@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from fairlead.core.text.secret_mask import masked_all, masked_text
+from fairlead.core.secret_mask import masked_all, masked_text
 from fairlead.wire.safe_text import one_line
 from fairlead.wire.times import iso
 from fairlead.worker.context import task_fields

@@ -21,8 +21,7 @@ from fairlead.core.events import Completed, Failed, Outcome
 from fairlead.core.instant import Span
 from fairlead.core.retry import derives, error_name, error_names, name_of
 from fairlead.core.task import Failure
-from fairlead.core.text.json_depth import is_deeper
-from fairlead.core.validation import delay_of
+from fairlead.core.validation import delay_of, is_deeper
 from fairlead.worker.handlers import Handler
 from fairlead.worker.json_form import check_syntax, children, odd_number
 

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from fairlead.core.identity import trace_id_of
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import COMPLETED, EXECUTING, Priority, State, Task
-from fairlead.core.text.traceparent import trace_id_of
 from fairlead.core.transitions import state_before
 from fairlead.engine.events.observers import Happening, Occurrence, Watcher, happening_of
 from fairlead.engine.events.types import worker_of

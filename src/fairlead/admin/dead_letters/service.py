@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead.core.dead_letters import DEAD, ErrorGroup, Groups, TypeCount
+from fairlead.core.dead_letters import DEAD, ErrorGroup, Groups, TypeCount, fingerprint_of, pattern_of
 from fairlead.core.instant import Instant
 from fairlead.core.query.query import EVERYTHING, Query
 from fairlead.core.settings import Settings
 from fairlead.core.task import Failure, Task
-from fairlead.core.text.error_fingerprint import fingerprint_of, pattern_of
 from fairlead.engine.runtime.clock import Clock
 from fairlead.engine.search import COUNT_SECONDS, MOST_LOOKED, MOST_SECONDS, SearchBudget, Searcher, plan
 from fairlead.storage.values import Filter

@@ -30,9 +30,9 @@ from fairlead.core.health.diagnosis import (
     quarantine,
 )
 from fairlead.core.instant import AT_ONCE, MILLISECOND, MINUTE, SECOND, Instant, Span
-from fairlead.core.schedules.schedule import ScheduleEntry
+from fairlead.core.schedule import ScheduleEntry
+from fairlead.core.secret_mask import masked_text
 from fairlead.core.task import State, Task
-from fairlead.core.text.secret_mask import masked_text
 from fairlead.engine.dependencies import released_at
 from fairlead.engine.runtime.clock import Clock, SystemClock
 from fairlead.engine.stats import Stats, stats_of

@@ -20,8 +20,8 @@ from fairlead.admin.keys.sessions import KEY_KIND, SessionRecords
 from fairlead.core.errors import InvalidSettings, KeyNotFound, StoreError, StoreUnavailable
 from fairlead.core.identity import check_name
 from fairlead.core.instant import Instant, Span
+from fairlead.core.secret_mask import Masked
 from fairlead.core.tenancy import Role
-from fairlead.core.text.secret_mask import Masked
 from fairlead.core.validation import bad_setting, check_instant, check_number, check_text
 from fairlead.engine.engine import Engine
 from fairlead.engine.records import Form

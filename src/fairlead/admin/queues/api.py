@@ -8,8 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.core.identity import check_name
-from fairlead.core.queues.queue import PurgeCount, QueueOptions, QueueSettings, changed
-from fairlead.core.queues.setting_fields import settings_in
+from fairlead.core.queues.queue import PurgeCount, QueueOptions, QueueSettings, changed, settings_in
 from fairlead.core.task import State
 from fairlead.core.tenancy import Role
 from fairlead.engine.stats import QueueStats

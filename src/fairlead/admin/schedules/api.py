@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from fairlead.core.cron import local, zone_of
 from fairlead.core.errors import InvalidSchedule, RecordUnreadable, ScheduleNotFound
 from fairlead.core.identity import TaskId, check_name
 from fairlead.core.instant import LONGEST, SECOND, Instant
 from fairlead.core.retry import MOST_RETRIES
-from fairlead.core.schedules.cron import local, zone_of
-from fairlead.core.schedules.schedule import (
+from fairlead.core.schedule import (
     MOST_JITTER,
     MOST_MISSED,
     MOST_PREVIEWED,

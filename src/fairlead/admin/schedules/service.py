@@ -22,7 +22,7 @@ from fairlead.core.errors import (
 from fairlead.core.health.quarantine import Fault
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.schedules.schedule import (
+from fairlead.core.schedule import (
     MOST_PREVIEWED,
     Fire,
     Put,

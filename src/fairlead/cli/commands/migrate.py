@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import write, write_json
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.secret_mask import masked
 from fairlead.storage.credentials import with_command
 from fairlead.storage.open import is_postgres
 

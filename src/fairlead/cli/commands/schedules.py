@@ -17,10 +17,10 @@ from fairlead.cli.output import Cell, Column, write, write_json, write_styled, w
 from fairlead.cli.tables import write_document, write_field
 from fairlead.cli.task_json import brief
 from fairlead.cli.times import ago, check_seconds, moment, parse
+from fairlead.core.cron import local, zone_of
 from fairlead.core.errors import InvalidSchedule
 from fairlead.core.instant import SECOND, Instant
-from fairlead.core.schedules.cron import local, zone_of
-from fairlead.core.schedules.schedule import Missed, Overlap, Schedule, ScheduleEntry
+from fairlead.core.schedule import Missed, Overlap, Schedule, ScheduleEntry
 from fairlead.core.submission import Submission
 from fairlead.engine.runtime.clock import SystemClock
 from fairlead.engine.runtime.inline import run_inline

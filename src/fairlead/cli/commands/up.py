@@ -21,7 +21,7 @@ from fairlead.cli.commands.worker import leave_at_once
 from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.secret_mask import masked
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.worker.process import Service, serve
 from fairlead.worker.worker import WorkerSettings

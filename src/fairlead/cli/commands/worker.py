@@ -23,7 +23,7 @@ from fairlead.cli.logs import start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured, export
 from fairlead.cli.supervisor import Supervisor, command_of, leave_with
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.secret_mask import masked
 from fairlead.engine.events.observers import Observer
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.engine.runtime.logger import Logger

@@ -13,7 +13,7 @@ from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
 from fairlead.cli.output import console, on_terminal, write_json, write_styled
 from fairlead.cli.top.survey import Survey, survey, survey_shown
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.secret_mask import masked
 from fairlead.engine.runtime.inline import run_inline
 
 _SHORTEST: Final = 0.1

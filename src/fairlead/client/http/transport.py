@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings, StoreUnavailable
-from fairlead.core.text.hosts import host_of
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.hosts import host_of
+from fairlead.core.secret_mask import masked
 from fairlead.core.validation import check_login
 
 SCHEMES: Final = frozenset({"http", "https"})

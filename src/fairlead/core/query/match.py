@@ -1,12 +1,14 @@
-"""Whether a task is one of those that a query means."""
+"""Whether a task is one of those that a query means, and whether a text is what a pattern such as `send-*` means."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
+from fairlead.core.dead_letters import fingerprint_of
 from fairlead.core.instant import Instant
 from fairlead.core.query.query import (
     Ago,
@@ -23,8 +25,6 @@ from fairlead.core.query.query import (
     states_of,
 )
 from fairlead.core.task import Failure, Task
-from fairlead.core.text.error_fingerprint import fingerprint_of
-from fairlead.core.text.glob import Glob
 
 Matcher: TypeAlias = Callable[[Task], bool]
 
@@ -255,3 +255,35 @@ def _numbers(text: str) -> tuple[int | float, ...]:
         return (int(text) if text.lstrip("+-").isdigit() else float(text),)
     except ValueError:
         return ()
+
+
+_STARS: Final = re.compile(r"\*+")
+
+
+class Glob:
+    """A pattern such as `send-*.eu`; every other character stands for itself."""
+
+    __slots__ = ("_first", "_last", "_middle", "_whole")
+
+    def __init__(self, text: str) -> None:
+        first, *rest = _STARS.split(text)
+        self._first = first
+        self._whole = not rest
+        self._last = rest[-1] if rest else ""
+        self._middle = [piece for piece in rest[:-1] if piece]
+
+    def matches(self, text: str) -> bool:
+        """Whether the pattern is the whole text."""
+        if self._whole:
+            return text == self._first
+        end = len(text) - len(self._last)
+        if end < len(self._first) or not text.startswith(self._first) or not text.endswith(self._last):
+            return False
+        # The leftmost place of each piece leaves the most room for those behind it, so no other need be tried.
+        at = len(self._first)
+        for piece in self._middle:
+            found = text.find(piece, at, end)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        return True

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import MILLISECOND, Instant
-from fairlead.core.status import last_attempt
 from fairlead.core.task import Failure, Progress, Reason, State, Task
+from fairlead.core.transitions import last_attempt
 from fairlead.engine.events.observers import Happening
 
 _MESSAGE_LIMIT: Final = 500

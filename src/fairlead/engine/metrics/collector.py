@@ -14,9 +14,8 @@ from typing import Final, TypeAlias
 
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND, Instant, Span
-from fairlead.core.status import has_crashed
 from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, Priority, State, Task
-from fairlead.core.transitions import state_before
+from fairlead.core.transitions import has_crashed, state_before
 from fairlead.engine.events.observers import Happening, Occurrence, Watcher, happening_of
 from fairlead.engine.metrics import names
 from fairlead.engine.metrics.prometheus import Family, Histogram, Samples, seconds

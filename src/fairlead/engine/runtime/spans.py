@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from fairlead._version import __version__
+from fairlead.core.identity import traceparent_in
 from fairlead.core.submission import Submission
-from fairlead.core.text.traceparent import traceparent_in
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -20,8 +20,8 @@ from starlette.types import Scope
 
 from fairlead.admin.keys.service import ApiKey, Keyring, split
 from fairlead.core.errors import StoreError
+from fairlead.core.hosts import is_loopback
 from fairlead.core.tenancy import Role
-from fairlead.core.text.hosts import is_loopback
 from fairlead.server.auth.origins import (
     SAFE_METHODS,
     Headers,

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from fairlead.core.text.hosts import host_of, is_loopback
+from fairlead.core.hosts import host_of, is_loopback
 
 Headers: TypeAlias = Mapping[bytes, bytes]
 """The headers of a request by their names in lower case."""

@@ -16,7 +16,7 @@ from typing import Final
 from fairlead.admin.keys.service import ApiKey, Keyring
 from fairlead.admin.keys.sessions import SessionRecord, name_of
 from fairlead.core.instant import SECOND, Instant
-from fairlead.core.text.secret_mask import Masked
+from fairlead.core.secret_mask import Masked
 from fairlead.server.record_cache import Copy
 
 COOKIE: Final = "fairlead_session"

@@ -11,7 +11,7 @@ import msgspec
 from starlette.types import Receive, Scope
 
 from fairlead.core.errors import InvalidTask
-from fairlead.core.text.json_depth import is_deeper
+from fairlead.core.validation import is_deeper
 from fairlead.server.http.deadlines import DeadlinePassed, Deadlines
 from fairlead.server.http.fast_response import direct_of
 from fairlead.server.http.problems import Refusal, invalid_value, refusal_of

@@ -36,7 +36,7 @@ from fairlead.core.errors import (
     WrongState,
 )
 from fairlead.core.queues.admission import AdmissionRule
-from fairlead.core.text.secret_mask import masked_text
+from fairlead.core.secret_mask import masked_text
 from fairlead.server.http.validation_errors import mistake_in
 from fairlead.wire.problems import Problem, Value
 from fairlead.wire.tasks import HTTP_NAMES

@@ -9,9 +9,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from fairlead.core.errors import AdmissionRefused, FairleadError, Forbidden
+from fairlead.core.identity import traceparent_in
 from fairlead.core.submission import Submission
 from fairlead.core.tenancy import check_holder
-from fairlead.core.text.traceparent import traceparent_in
 from fairlead.engine.runtime.loop_turns import Turn
 from fairlead.server.admission import Admitted
 from fairlead.server.auth.principal import Principal

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fairlead.core.secret_mask import Masked
 from fairlead.core.tenancy import Role
-from fairlead.core.text.secret_mask import Masked
 from fairlead.server.auth.principal import NOBODY, Principal
 from fairlead.server.auth.sessions import Session
 from fairlead.server.endpoint import Answer, Call, Served

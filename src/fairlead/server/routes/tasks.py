@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fairlead.core.status import cancelled_at, has_heard_of_cancel
 from fairlead.core.task import State
 from fairlead.core.tenancy import Role
+from fairlead.core.transitions import cancelled_at, has_heard_of_cancel
 from fairlead.server.endpoint import Answer, Call, serve, task_id_of
 from fairlead.server.routes.batch_submit import traceparent_of
 from fairlead.server.routes.pagination import filter_of, page

@@ -15,12 +15,11 @@ from msgspec import Raw
 from fairlead.admin.tenant_engine import TenantEngine
 from fairlead.core.errors import InvalidTask, LeaseLost
 from fairlead.core.events import HandedBack
-from fairlead.core.identity import LeaseToken, TaskId, WorkerId, parse_task_id
+from fairlead.core.identity import LeaseToken, TaskId, WorkerId, parse_task_id, traceparent_in
 from fairlead.core.instant import MILLISECOND, SECOND, seconds, span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
 from fairlead.core.tenancy import Role
-from fairlead.core.text.traceparent import traceparent_in
 from fairlead.engine.engine import Settlement
 from fairlead.engine.runtime.loop_turns import Turn
 from fairlead.engine.worker_records import WorkerState

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import LONGEST, MINUTE, Span
-from fairlead.core.text.secret_mask import Masked
+from fairlead.core.secret_mask import Masked
 from fairlead.core.validation import span_of
 from fairlead.storage.postgres.url import Address, parse
 from fairlead.storage.url import split_options

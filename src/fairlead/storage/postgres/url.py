@@ -11,7 +11,7 @@ from typing import Final
 from psycopg import OperationalError, pq
 
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.text.secret_mask import Masked, masked
+from fairlead.core.secret_mask import Masked, masked
 from fairlead.storage.credentials import OPTION, Credentials
 from fairlead.storage.deadline import PATIENCE
 from fairlead.storage.login import Command

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.text.secret_mask import Masked
+from fairlead.core.secret_mask import Masked
 from fairlead.core.validation import check_login
 from fairlead.storage.credentials import OPTION, Credentials
 from fairlead.storage.login import Command

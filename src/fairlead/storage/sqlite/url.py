@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.text.secret_mask import masked
+from fairlead.core.secret_mask import masked
 
 SYNCHRONOUS: Final = ("FULL", "NORMAL", "EXTRA")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fairlead.core.text.secret_mask import Masked
+from fairlead.core.secret_mask import Masked
 from fairlead.worker.builtin.demo import echo, fail, sleep
 from fairlead.worker.builtin.email import Mailer
 from fairlead.worker.builtin.webhook import Sender

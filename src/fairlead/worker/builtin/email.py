@@ -23,8 +23,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings, Reject, Retry
-from fairlead.core.text.hosts import host_of
-from fairlead.core.text.secret_mask import Masked, masked
+from fairlead.core.hosts import host_of
+from fairlead.core.secret_mask import Masked, masked
 from fairlead.core.validation import check_login
 
 _TIMEOUT: Final = 30.0

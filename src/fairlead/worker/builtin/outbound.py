@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 from msgspec import Struct
 
 from fairlead.core.errors import Reject
-from fairlead.core.text.hosts import IPAddress, host_of, is_loopback_address
+from fairlead.core.hosts import IPAddress, host_of, is_loopback_address
 
 Address: TypeAlias = IPAddress
 Resolve: TypeAlias = Callable[[str, int], Sequence[str]]

@@ -12,8 +12,8 @@ from msgspec import Struct
 from fairlead.core.errors import StoreError
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import SECOND, Span, span
+from fairlead.core.secret_mask import Masked
 from fairlead.core.settings import Settings
-from fairlead.core.text.secret_mask import Masked
 from fairlead.engine.leases import StoreLeases
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.credentials import Named

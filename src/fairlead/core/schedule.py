@@ -14,10 +14,10 @@ from typing import Final, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fairlead.core.cron import Recurrence, parse
 from fairlead.core.errors import InvalidSchedule
 from fairlead.core.identity import TaskId, check_name
 from fairlead.core.instant import HOUR, SECOND, Instant, Span
-from fairlead.core.schedules.cron import Recurrence, parse
 from fairlead.core.submission import Submission
 from fairlead.core.submission import check as check_submission
 from fairlead.core.validation import check_count, check_instant, check_span, check_text, check_type
@@ -62,7 +62,7 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     cron: str
-    """When: five or six fields, a word such as `@daily`, or `every 30 seconds`; see `fairlead.core.schedules.cron`."""
+    """When: five or six fields, a word such as `@daily`, or `every 30 seconds`; see `fairlead.core.cron`."""
     timezone: str = "UTC"
     """Whose wall clock the expression is about."""
     submission: Submission

@@ -1,1 +1,0 @@
-"""Texts: hosts, traces, patterns, fingerprints of errors, and secrets that are masked."""
