@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fairlead.engine.metrics.collector import MOST_NAMES
+from fairlead.engine.metrics.collector import MOST_NAMES, TIMED
 from fairlead.engine.metrics.names import CATALOGUE
-from fairlead.engine.metrics.timed_store import TIMED
 from tests.docs.reading import ROOT, section, table
 
 PAGE = ROOT / "docs" / "reference" / "metrics.md"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fairlead.engine.runtime.batcher import Batcher, PlacedBatcher
+from fairlead.engine.runtime.event_loop import Batcher, PlacedBatcher
 
 
 class Line:

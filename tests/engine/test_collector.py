@@ -18,10 +18,9 @@ from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, Task
 from fairlead.core.transitions import TRANSITIONS
 from fairlead.engine.engine import Settlement
-from fairlead.engine.metrics.collector import MOST_DURATIONS, MOST_NAMES, Metrics
+from fairlead.engine.metrics.collector import MOST_DURATIONS, MOST_NAMES, Metrics, measured
 from fairlead.engine.metrics.names import CATALOGUE, DURATION
 from fairlead.engine.metrics.prometheus import Family, Histogram, MetricKind, MetricSource, render
-from fairlead.engine.metrics.timed_store import measured
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Lagging, Upkept
 from fairlead.storage.values import Filter, Tally

@@ -13,8 +13,8 @@ from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Task
 from fairlead.engine.engine import Engine
-from fairlead.engine.held_tasks import HeldTasks
 from fairlead.engine.runtime.clock import ManualClock
+from fairlead.engine.worker_tasks import HeldTasks
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Filter
 

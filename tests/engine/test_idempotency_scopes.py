@@ -7,7 +7,8 @@ import pytest
 from fairlead.core.instant import DAY, SECOND
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
-from fairlead.engine.idempotency_scopes import KIND, NAME
+from fairlead.engine.submit import KEY_SCOPE as NAME
+from fairlead.engine.submit import UPGRADE as KIND
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added, KeyHeld
 from fairlead.testing.builders import a_spec, a_status, a_task

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.core.instant import DAY, MINUTE
 from fairlead.core.task import Priority
-from fairlead.engine.metrics.promotion_count import KIND
+from fairlead.engine.metrics.throughput import PROMOTED as KIND
 from fairlead.storage.protocol import Store
 from tests.engine.building import Bench
 

@@ -16,9 +16,8 @@ from fairlead.core.identity import WorkerId
 from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant
 from fairlead.core.task import Priority, Progress, Reason, State
 from fairlead.engine.engine import Settlement
-from fairlead.engine.events import publisher
-from fairlead.engine.events.listener import REPLAY, Told
-from fairlead.engine.events.publisher import BUFFER
+from fairlead.engine.events import feed
+from fairlead.engine.events.feed import BUFFER, REPLAY, Told
 from fairlead.engine.events.types import (
     ErrorData,
     EventType,
@@ -374,7 +373,7 @@ class CountsScans(MemoryStore):
     scans = 0
 
     async def scan(self, kind: str) -> list[Record]:
-        self.scans += kind == publisher.KIND
+        self.scans += kind == feed.KIND
         return await super().scan(kind)
 
 
@@ -421,5 +420,5 @@ async def test_a_wish_that_changes_is_told_at_once_and_one_that_has_passed_is_fo
     bench.clock.advance(2 * HOUR)
     await lasting.feed.want()
     await Sweeper(lasting).tidy()
-    assert len(await bench.store.scan(publisher.KIND)) == 1
+    assert len(await bench.store.scan(feed.KIND)) == 1
     assert len(await lasting.feed.read(None)) == 1

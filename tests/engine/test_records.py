@@ -23,7 +23,7 @@ from fairlead.core.schedule import Schedule
 from fairlead.core.submission import Submission
 from fairlead.core.task import State
 from fairlead.core.tenancy import Role
-from fairlead.engine.events.listener import forget_feed
+from fairlead.engine.events.feed import forget_feed
 from fairlead.engine.events.observers import Watcher
 from fairlead.engine.runtime.clock import ManualClock
 from fairlead.storage.memory import MemoryStore

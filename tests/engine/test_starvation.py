@@ -11,8 +11,8 @@ from fairlead.core.instant import HOUR, MINUTE, SECOND
 from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
 from fairlead.core.queues.promotion import starvation_bound, steady_table, unpassable_from
 from fairlead.core.task import Priority
-from fairlead.engine.metrics import starvation
-from fairlead.engine.metrics.starvation import INTERVAL, AtRisk, StarvationCount
+from fairlead.engine import queue_ages
+from fairlead.engine.queue_ages import INTERVAL, AtRisk, StarvationCount
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Stretch
@@ -95,7 +95,7 @@ class Counting(MemoryStore):
 
 
 async def test_nothing_is_counted_while_none_is_at_risk_and_seldom_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starvation, "MOST_LANES", 2)
+    monkeypatch.setattr(queue_ages, "MOST_LANES_AT_RISK", 2)
     store = Counting()
     bench = Bench(store=store)
     count = counting(bench)

@@ -10,8 +10,9 @@ from fairlead.core.events import Completed
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import HOUR, MINUTE, SECOND
 from fairlead.core.task import State
-from fairlead.engine import lost_tasks
-from fairlead.engine.worker_records import FORGOTTEN_AFTER, MOST_SHOWN, WorkerState
+from fairlead.engine import worker_tasks
+from fairlead.engine.worker_records import FORGOTTEN_AFTER, WorkerState
+from fairlead.engine.worker_tasks import MOST_SHOWN
 from fairlead.storage.protocol import Store
 from tests.engine.building import Bench
 
@@ -130,10 +131,10 @@ async def test_what_was_noted_is_forgotten_with_the_worker(bench: Bench) -> None
     await lose(bench)
     sweeper = Sweeper(bench.engine)
     await sweeper.tidy()
-    assert [record.name for record in await bench.store.scan(lost_tasks.LOST)] == [ONE]
+    assert [record.name for record in await bench.store.scan(worker_tasks.LOST)] == [ONE]
     bench.clock.advance(FORGOTTEN_AFTER + HOUR)
     await sweeper.tidy()
-    assert await bench.store.scan(lost_tasks.LOST) == []
+    assert await bench.store.scan(worker_tasks.LOST) == []
 
 
 async def test_what_ends_by_itself_is_not_lost(bench: Bench) -> None:
@@ -141,4 +142,4 @@ async def test_what_ends_by_itself_is_not_lost(bench: Bench) -> None:
     await bench.submit(delay=SECOND)
     bench.clock.advance(2 * SECOND)
     await bench.engine.sweep()
-    assert await bench.store.scan(lost_tasks.LOST) == []
+    assert await bench.store.scan(worker_tasks.LOST) == []

@@ -45,10 +45,10 @@ from fairlead.core.settings import Defaults, PriorityDefaults, Retention, Rules,
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Failure, Progress, Spec, Status, Task
 from fairlead.core.tenancy import Role, Upgrade
-from fairlead.engine import lost_tasks, scheduler, worker_records
+from fairlead.engine import scheduler, worker_records, worker_tasks
 from fairlead.engine.engine import Settlement
 from fairlead.engine.events import types as feed
-from fairlead.engine.events.publisher import Want
+from fairlead.engine.events.feed import Want
 from fairlead.engine.records import Form
 from fairlead.engine.runtime.clock import ManualClock
 from fairlead.engine.runtime.inline import run_inline
@@ -176,7 +176,7 @@ RECORDS: Final[dict[str, type[Struct] | type[int] | type[bytes]]] = {
     "operation": Operation,
     "worker": WorkerRecord,
     "throughput": worker_records._Counted,
-    "lost": lost_tasks.LostNote,
+    "lost": worker_tasks.LostNote,
     "key": ApiKey,
     "session": SessionRecord,
     "feed": Want,

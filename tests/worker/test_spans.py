@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from fairlead.engine.runtime import spans
+from fairlead.engine.runtime import telemetry
 from fairlead.worker.spans import Traces, adopt, carried
 from tests.engine.building import Bench
 
@@ -37,7 +37,7 @@ def test_nothing_is_imported_for_who_does_not_trace() -> None:
 async def test_the_api_alone_traces_nothing() -> None:
     import opentelemetry.trace  # noqa: F401
 
-    assert not spans.active()
+    assert not telemetry.active()
     bench = Bench()
     task = await bench.executing()
     assert task.spec.trace is None

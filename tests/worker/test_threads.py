@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from fairlead.core.task import State
-from fairlead.worker.threads import ThreadResult, Threads
+from fairlead.worker.attempt import ThreadResult, Threads
 from tests.worker.building import Crew, eventually
 
 

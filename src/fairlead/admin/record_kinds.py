@@ -8,9 +8,9 @@ from fairlead.admin import operations
 from fairlead.admin.keys import service as keys
 from fairlead.admin.keys import sessions
 from fairlead.admin.operations import runner as operation_runner
-from fairlead.engine import circuit_breaker, idempotency_scopes, lost_tasks, queue_cache, scheduler, worker_records
-from fairlead.engine.events import publisher
-from fairlead.engine.metrics import promotion_count
+from fairlead.engine import circuit_breaker, queue_cache, scheduler, submit, worker_records, worker_tasks
+from fairlead.engine.events import feed
+from fairlead.engine.metrics import throughput
 from fairlead.engine.records import Form
 
 FORMS: Final[dict[str, Form[Any]]] = {
@@ -18,16 +18,16 @@ FORMS: Final[dict[str, Form[Any]]] = {
     for form in (
         queue_cache.FORM,
         circuit_breaker.FORM,
-        publisher.FORM,
+        feed.FORM,
         scheduler.FORM,
-        lost_tasks.FORM,
+        worker_tasks.LOST_FORM,
         keys.KEY,
         operation_runner.FORM,
         worker_records.COUNTS,
         worker_records.PRESENT,
-        promotion_count.FORM,
+        throughput.PROMOTED_FORM,
         sessions.FORM,
-        idempotency_scopes.FORM,
+        submit.UPGRADE_FORM,
     )
 }
 """Every kind of record that is decoded."""

@@ -20,7 +20,7 @@ from fairlead.core.health.clock_watch import LeaseTerms, Watches
 from fairlead.core.health.diagnosis import Level
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import AT_ONCE, MINUTE, SECOND, Instant, Span
-from fairlead.engine.events.listener import forget_feed
+from fairlead.engine.events.feed import forget_feed
 from fairlead.storage.protocol import OnDisk, Store, Upkept
 
 SESSION_INTERVAL: Span = 10 * MINUTE

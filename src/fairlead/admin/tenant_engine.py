@@ -36,10 +36,10 @@ from fairlead.core.task import Priority, State, Task
 from fairlead.core.tenancy import UNBOUND
 from fairlead.engine.dependencies import shown_to, unknown_parent
 from fairlead.engine.engine import Settlement
-from fairlead.engine.held_tasks import leased_tasks
 from fairlead.engine.metrics.throughput import Throughput
 from fairlead.engine.search import Found
 from fairlead.engine.stats import Stats, worker_stats
+from fairlead.engine.worker_tasks import leased_tasks
 from fairlead.storage.values import Beat, Filter, Pulse
 
 _SHOWN: Final = 64

@@ -31,7 +31,8 @@ from fairlead.core.task import Task
 from fairlead.core.validation import Duration
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.search import Found
-from fairlead.engine.worker_records import WorkerRecord, WorkerReport
+from fairlead.engine.worker_records import WorkerRecord
+from fairlead.engine.worker_tasks import WorkerReport
 
 
 class AppTasks(Part):

@@ -21,7 +21,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.submission import DEFAULT_QUEUE, check_parameters
 from fairlead.core.validation import Duration, bad_setting, check_type, shown
 from fairlead.engine.events.observers import Observer, Watcher
-from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.credentials import Credentials
 from fairlead.storage.open import is_postgres, is_redis
 from fairlead.worker.handlers import Handler, Handlers

@@ -31,7 +31,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, Task
 from fairlead.engine.engine import Submitted
-from fairlead.engine.runtime import spans
+from fairlead.engine.runtime import telemetry
 from fairlead.engine.runtime.clock import Clock, SystemClock
 from fairlead.engine.search import Found
 from fairlead.engine.stats import Stats
@@ -93,18 +93,18 @@ class RemoteEngine:
 
     async def submit(self, submission: Submission) -> Submitted:
         """Store a task; it is durable when this returns."""
-        if not spans.active():
+        if not telemetry.active():
             return await self._submits.one(submission)
-        with spans.submitting([submission]) as ((traced,), span):
+        with telemetry.submitting([submission]) as ((traced,), span):
             submitted = await self._submits.one(traced)
-            spans.tell_submitted(span, [submitted.task.id])
+            telemetry.tell_submitted(span, [submitted.task.id])
             return submitted
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | FairleadError]:
         """Store many tasks; each succeeds or fails by itself, and the answers are in their order."""
-        if not spans.active():
+        if not telemetry.active():
             return await self._submits.many(submissions)
-        with spans.submitting(submissions) as (traced, _):
+        with telemetry.submitting(submissions) as (traced, _):
             return await self._submits.many(traced)
 
     async def prepare(self, submission: Submission) -> Task:

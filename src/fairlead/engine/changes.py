@@ -15,14 +15,13 @@ from fairlead.core.settings import Settings
 from fairlead.core.task import Status, Task
 from fairlead.engine import dependencies
 from fairlead.engine.circuit_breaker import Breakers
+from fairlead.engine.events.feed import Publisher
 from fairlead.engine.events.observers import Happening, Observer, Occurrence, Watcher, happening_of
-from fairlead.engine.events.publisher import Publisher
-from fairlead.engine.metrics.promotion_count import Promotions
-from fairlead.engine.metrics.throughput import ThroughputMeter
+from fairlead.engine.metrics.throughput import Promotions, ThroughputMeter
 from fairlead.engine.queue_cache import QueueCache
 from fairlead.engine.records import Records
-from fairlead.engine.runtime.batcher import Batcher, PlacedBatcher
 from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.runtime.event_loop import Batcher, PlacedBatcher
 from fairlead.engine.runtime.ids import Chance
 from fairlead.storage.protocol import Placed
 from fairlead.storage.values import (

@@ -29,11 +29,11 @@ from fairlead.core.identity import LeaseToken, WorkerId, registered_token, regis
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Status, Task
-from fairlead.engine.events.publisher import Publisher
+from fairlead.engine.events.feed import Publisher
 from fairlead.engine.events.types import CircuitData, CircuitEvent, EventType
 from fairlead.engine.records import Form, Records, decoder
 from fairlead.engine.runtime.clock import Clock
-from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.values import Claim
 
 log = Logger("fairlead.circuits")

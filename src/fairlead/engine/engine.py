@@ -21,11 +21,9 @@ from fairlead.engine import dependencies
 from fairlead.engine.changes import TaskChanges, changed, seen
 from fairlead.engine.circuit_breaker import Breakers
 from fairlead.engine.claim import ClaimRequest, Claims
-from fairlead.engine.events.listener import Listener
+from fairlead.engine.events.feed import Listener, Publisher
 from fairlead.engine.events.observers import Observer, Occurrence, Watcher, tell_set_aside
-from fairlead.engine.events.publisher import Publisher
 from fairlead.engine.leases import StoreLeases
-from fairlead.engine.lost_tasks import LostTasks
 from fairlead.engine.queue_cache import QueueCache
 from fairlead.engine.records import Records
 from fairlead.engine.runtime.clock import Clock, FollowingClock, SystemClock
@@ -33,6 +31,7 @@ from fairlead.engine.runtime.ids import Chance, IdMaker, system_chance
 from fairlead.engine.settle import Settlement, settle
 from fairlead.engine.submit import Submitted, Submitter
 from fairlead.engine.worker_records import WorkerRecords
+from fairlead.engine.worker_tasks import LostTasks
 from fairlead.storage.protocol import Quarantining, Store
 from fairlead.storage.values import (
     Beat,

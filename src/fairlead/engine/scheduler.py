@@ -27,7 +27,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import Task
 from fairlead.engine.changes import TaskChanges
 from fairlead.engine.records import Form, decoder
-from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.values import Added, Full
 
 log = Logger("fairlead.schedules")

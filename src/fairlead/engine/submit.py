@@ -6,20 +6,24 @@ from collections.abc import Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.core.errors import FairleadError, InvalidTask, StoreUnavailable
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Span
+from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission, check_batch_after
-from fairlead.core.task import Task
+from fairlead.core.task import Spec, Task
+from fairlead.core.tenancy import Phase, Upgrade, key_name
 from fairlead.engine import dependencies
 from fairlead.engine.changes import TaskChanges
-from fairlead.engine.idempotency_scopes import KeyScopes
 from fairlead.engine.queue_cache import SOON
-from fairlead.engine.runtime import spans
+from fairlead.engine.records import Form, Records, Unread, decoder
+from fairlead.engine.runtime import telemetry
+from fairlead.engine.runtime.clock import Clock
+from fairlead.engine.runtime.event_loop import Turn
 from fairlead.engine.runtime.ids import IdMaker
-from fairlead.engine.runtime.loop_turns import Turn
-from fairlead.storage.values import Added, Apart, KeyHeld, KeyUnknown, Known, Missing, Receipt
+from fairlead.storage.values import Added, Apart, Filter, KeyHeld, KeyUnknown, Known, Missing, Receipt
 
 if TYPE_CHECKING:
     from fairlead.core.explain.explanation import Cause
@@ -75,12 +79,12 @@ class Submitter:
 
     def submit(self, submission: Submission) -> Coroutine[Any, Any, Submitted]:
         """Store a task; it is durable when this returns."""
-        return self._submit_traced(submission) if spans.active() else self._submit_one(submission)
+        return self._submit_traced(submission) if telemetry.active() else self._submit_one(submission)
 
     async def _submit_traced(self, submission: Submission) -> Submitted:
-        with spans.submitting([submission]) as ((traced,), span):
+        with telemetry.submitting([submission]) as ((traced,), span):
             submitted = await self._submit_one(traced)
-            spans.tell_submitted(span, [submitted.task.id])
+            telemetry.tell_submitted(span, [submitted.task.id])
             return submitted
 
     async def _submit_one(self, submission: Submission) -> Submitted:
@@ -115,11 +119,11 @@ class Submitter:
 
         `listed` are the positions of those whose submitters are on the allow list.
         """
-        if not spans.active():
+        if not telemetry.active():
             return await self._submit(submissions, listed)
-        with spans.submitting(submissions) as (traced, span):
+        with telemetry.submitting(submissions) as (traced, span):
             answers = await self._submit(traced, listed)
-            spans.tell_submitted(span, [answer.task.id for answer in answers if isinstance(answer, Submitted)])
+            telemetry.tell_submitted(span, [answer.task.id for answer in answers if isinstance(answer, Submitted)])
             return answers
 
     async def _submit(
@@ -260,3 +264,63 @@ def key_held(task: Task) -> InvalidTask:
         f"idempotency_key {task.spec.key!r} is held by another task of queue {task.spec.queue!r}, so this transaction "
         f"submits nothing; use another key, or submit outside it to get that task",
     )
+
+
+UPGRADE: Final = "upgrade"
+KEY_SCOPE: Final = "key-scope"
+UPGRADE_FORM: Final = Form(kind=UPGRADE, decode=decoder(Upgrade), sealed=True)
+
+
+class KeyScopes:
+    """How the keys of one store are named. The store is asked once, for the first key."""
+
+    def __init__(self, records: Records, clock: Clock, settings: Settings) -> None:
+        self._records = records
+        self._clock = clock
+        self._settings = settings
+        self._is_known = False
+        self._upgrade: Upgrade | None = None
+
+    async def begin(self) -> None:
+        """Learn since when the store's servers know scopes; the first of them writes it down."""
+        store = self._records.store
+        while not self._is_known:
+            found = await self._records.find(UPGRADE_FORM, KEY_SCOPE)
+            if found is not None:
+                self._is_known = True
+                self._upgrade = None if isinstance(found, Unread) else found.value
+                return
+            is_used = bool(await store.find(Filter(), limit=1))
+            upgrade = Upgrade(since=self._clock.now() if is_used else None)
+            await store.put(UPGRADE, KEY_SCOPE, UPGRADE_FORM.write(upgrade), expected=0)
+
+    async def name(self, task: Task) -> tuple[Task, TaskId | None]:
+        """A new task with its key as its store is to know it, and who holds that key by its old name if anyone does."""
+        spec = task.spec
+        if spec.idempotency_key is None:
+            return task, None
+        if not self._is_known:
+            await self.begin()
+        name = key_name(spec.idempotency_key, spec.tenant)
+        phase = Phase.OWN if name == spec.idempotency_key else self._phase()
+        if phase is Phase.SHARED:
+            return task, None
+        holder = await self._old_holder(spec) if phase is Phase.BOTH else None
+        return Task(replace(spec, idempotency_key=name), task.status), holder
+
+    def _phase(self) -> Phase:
+        # While it cannot be read when the upgrade was, both names are looked at.
+        return (
+            Phase.BOTH
+            if self._upgrade is None
+            else self._upgrade.phase(self._clock.now(), self._settings.key_retention)
+        )
+
+    async def _old_holder(self, spec: Spec) -> TaskId | None:
+        """Who holds the key of a task by its old name, if that is its tenant's."""
+        store = self._records.store
+        holder = await store.holder(spec.queue, spec.idempotency_key or "", now=self._clock.given())
+        if holder is None:
+            return None
+        (task,) = await store.get([holder])
+        return holder if task is not None and task.spec.tenant == spec.tenant else None

@@ -16,12 +16,11 @@ from msgspec.structs import replace
 
 from fairlead.core.errors import Forbidden, StoreUnavailable, WorkerNotFound
 from fairlead.core.health.clock_watch import LeaseTerms
-from fairlead.core.identity import TaskId, WorkerId
+from fairlead.core.identity import WorkerId
 from fairlead.core.instant import HOUR, Instant, Span
 from fairlead.core.settings import Settings
-from fairlead.core.task import Task
+from fairlead.engine.events.feed import Publisher
 from fairlead.engine.events.observers import Watcher
-from fairlead.engine.events.publisher import Publisher
 from fairlead.engine.events.types import EventType, WorkerData, WorkerEvent
 from fairlead.engine.metrics.throughput import HourRow, Spent, Throughput, ThroughputMeter
 from fairlead.engine.queue_cache import BELL, WORKER_KIND, QueueCache
@@ -40,9 +39,6 @@ _TRIES: Final = 20
 _SHOWN: Final = 64
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-
-MOST_SHOWN: Final = 100
-"""How many tasks of each sort are shown of one worker."""
 
 
 class WorkerState(enum.StrEnum):
@@ -111,30 +107,6 @@ class WorkerRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
         Whichever key registers it next has it. A worker that uses the store itself says its process, and stays its own.
         """
         return self.key is None and self.pid == 0
-
-
-class LostTask(Struct, frozen=True):
-    """A task that was taken from a worker because its lease ended."""
-
-    id: TaskId
-    at: Instant
-    """When it was taken from the worker."""
-    task: Task | None
-    """How it stands now; None if it is no more."""
-
-
-class WorkerReport(Struct, frozen=True, kw_only=True):
-    """A worker and its tasks."""
-
-    worker: WorkerRecord
-    drain_asked: bool = False
-    """Whether it was asked to drain; it hears of it at its next beat."""
-    running: tuple[Task, ...] = ()
-    """Tasks whose leases it holds. A lost worker holds them until they end and a sweep notices."""
-    lost: tuple[LostTask, ...] = ()
-    """Tasks that were taken from it, the latest first."""
-    lost_count: int = 0
-    """How many there were, also those that are not listed any more."""
 
 
 class _Counted(Struct, frozen=True):

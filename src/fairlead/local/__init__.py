@@ -23,11 +23,17 @@ There is no background thread: retries that have come due are brought back by wh
 tasks whose retention is over are removed by whichever call comes first after the cleanup interval.
 """
 
-from fairlead.local.errors import InvalidStateTransitionError, QueueFullError, TaskNotFoundError
 from fairlead.local.priority_queue import PriorityTaskQueue
-from fairlead.local.queue import TaskQueueManager
-from fairlead.local.supervisor import TaskSupervisor
-from fairlead.local.task import HeapHealth, Task, TaskPriority, TaskStatus
+from fairlead.local.queue import TaskQueueManager, TaskSupervisor
+from fairlead.local.task import (
+    HeapHealth,
+    InvalidStateTransitionError,
+    QueueFullError,
+    Task,
+    TaskNotFoundError,
+    TaskPriority,
+    TaskStatus,
+)
 from fairlead.local.views import (
     CancelAnswer,
     CompleteAnswer,

@@ -33,8 +33,19 @@ from fairlead.engine.engine import Settlement
 from fairlead.engine.events.observers import Happening, Occurrence
 from fairlead.engine.runtime.clock import Clock, SystemClock
 from fairlead.engine.runtime.inline import run_inline
-from fairlead.local.errors import InvalidStateTransitionError, QueueFullError, TaskNotFoundError
-from fairlead.local.task import STATUS, HeapHealth, Task, TaskPriority, TaskStatus, moment_of, priority_of, status_of
+from fairlead.local.task import (
+    STATUS,
+    HeapHealth,
+    InvalidStateTransitionError,
+    QueueFullError,
+    Task,
+    TaskNotFoundError,
+    TaskPriority,
+    TaskStatus,
+    moment_of,
+    priority_of,
+    status_of,
+)
 from fairlead.local.views import MaintenanceReport, Statistics, backoff_of, failure_of, policy_of, statistics_of
 from fairlead.storage.memory import MemoryStore
 

@@ -1,17 +1,24 @@
-"""The queue of one process as programs talk to it: words in, plain dicts out."""
+"""The queue of one process as programs talk to it, words in and plain dicts out, and a supervisor of its takers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from fairlead.core.errors import LeaseLost
+from fairlead.core.errors import InvalidSettings, LeaseLost
 from fairlead.core.retry import Backoff
-from fairlead.core.validation import Duration, check_flag
+from fairlead.core.validation import Duration, bad_setting, check_flag, setting_of, shown
 from fairlead.engine.runtime.clock import Clock
-from fairlead.local.errors import InvalidStateTransitionError, QueueFullError, TaskNotFoundError
 from fairlead.local.priority_queue import PriorityTaskQueue
-from fairlead.local.task import Task, TaskPriority, TaskStatus, priority_of
+from fairlead.local.task import (
+    InvalidStateTransitionError,
+    QueueFullError,
+    Task,
+    TaskNotFoundError,
+    TaskPriority,
+    TaskStatus,
+    priority_of,
+)
 from fairlead.local.views import (
     CancelAnswer,
     CompleteAnswer,
@@ -19,6 +26,7 @@ from fairlead.local.views import (
     NextTask,
     RequeueAnswer,
     Statistics,
+    StuckAnswer,
     SubmitAnswer,
     TaskReport,
     next_task,
@@ -123,3 +131,35 @@ class TaskQueueManager:
     def force_maintenance(self) -> MaintenanceReport:
         """Do the maintenance now instead of at the next cleanup interval, and rebuild the index in any case."""
         return self.queue.force_cleanup()
+
+
+class TaskSupervisor:
+    """Finds tasks that have been in progress for too long, and takes them from their holders."""
+
+    def __init__(
+        self,
+        manager: TaskQueueManager,
+        stuck_threshold_seconds: Duration = 300,
+        *,
+        spend_retries: bool = False,
+    ) -> None:
+        """With `spend_retries`, being stuck is a failure: a task that hangs whoever takes it ends as failed."""
+        if not isinstance(manager, TaskQueueManager):
+            raise InvalidSettings(f"manager {shown(manager)} is not a TaskQueueManager; give the one to watch over")
+        setting_of("stuck_threshold_seconds", stuck_threshold_seconds)
+        self._queue = manager.queue
+        self._threshold_seconds = stuck_threshold_seconds
+        self._spend_retries = check_flag("spend_retries", spend_retries, bad_setting)
+
+    def check_stuck_tasks(self) -> list[TaskReport]:
+        """The tasks in progress for as long as the threshold or longer, longest first; nothing is changed."""
+        return [report_of(task) for task in self._queue.stuck_tasks(self._threshold_seconds)]
+
+    def requeue_stuck_tasks(self) -> StuckAnswer:
+        """Queue every stuck task again, at once and in its place in the line.
+
+        The old holder's lease is void, so its word is refused if it shows that. No retry is spent unless the supervisor
+        was told to.
+        """
+        found, requeued = self._queue.requeue_stuck(self._threshold_seconds, spend_retries=self._spend_retries)
+        return {"stuck_tasks_found": len(found), "tasks_requeued": len(requeued), "task_ids": requeued}

@@ -24,7 +24,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
 from fairlead.core.tenancy import Role, check_holder, check_unbound, tenant_named
-from fairlead.engine.metrics.starvation import AtRisk
+from fairlead.engine.queue_ages import AtRisk
 from fairlead.engine.scheduler import template_of
 from fairlead.engine.stats import Stats, aged
 from fairlead.engine.worker_records import WorkerRecord

@@ -14,8 +14,8 @@ from fairlead.core.errors import StoreUnavailable
 from fairlead.core.explain.explanation import Cause
 from fairlead.core.queues.order import Table
 from fairlead.engine.engine import Submitted
-from fairlead.engine.held_tasks import HeldTasks
 from fairlead.engine.metrics.collector import Metrics
+from fairlead.engine.worker_tasks import HeldTasks
 from fairlead.server.admission import Admission
 from fairlead.server.auth.gate import Gate
 from fairlead.server.http.bodies import BodyReader

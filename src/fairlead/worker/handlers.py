@@ -1,18 +1,29 @@
-"""Handlers: the functions that run tasks, by task type."""
+"""Handlers: the functions that run tasks, by task type, and how their calls and results become JSON.
+
+A value may have no JSON form although an encoder wrote one: it writes `null` for a number that is not finite, and what
+a `msgspec.Raw` holds as it stands.
+"""
 
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import math
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, TypeGuard
 
-from fairlead.core.errors import InvalidSettings, Reject
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict
+
+from fairlead.core.errors import InvalidSettings, InvalidTask, Reject
 from fairlead.core.identity import check_name
 from fairlead.core.instant import LATEST
 from fairlead.core.retry import derives
 from fairlead.core.validation import bad_setting, check_count, check_flag, shown
-from fairlead.worker.signature import Signature
 
 
 class HandlerPlace(enum.Enum):
@@ -102,3 +113,253 @@ class Handlers:
     @property
     def types(self) -> frozenset[str]:
         return frozenset(self._by_type)
+
+
+_NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Signature:
+    """The parameters and the result of a handler, as its annotations say."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        try:
+            self._signature = inspect.signature(function)
+        except (ValueError, TypeError):
+            raise InvalidSettings(
+                f"task {shown(function)} has no signature that Python knows; write a def that calls it"
+            ) from None
+        for parameter in self._signature.parameters.values():
+            if parameter.kind not in (*_NAMED, inspect.Parameter.VAR_KEYWORD):
+                raise InvalidSettings(
+                    f"task {function.__qualname__}: parameter {parameter} has no name to be stored under; "
+                    f"take a named list instead"
+                )
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """A call as a JSON object; raises InvalidTask, with the path, when it does not fit the signature."""
+        try:
+            # What most calls look like needs no binding, which is slow.
+            simple = not kwargs and len(args) in self._counts
+            arguments = self._arguments(*args) if simple else self._bound(args, kwargs)
+            parameters = _encode(arguments)
+            if (odd := odd_number(arguments, parameters)) is not None:
+                raise ValueError(f"{odd[1]} is not a number that JSON has - at `{odd[0]}`")
+            check_text(parameters)
+            if self._rest is None:
+                self._decoder.decode(parameters)
+            else:
+                self._values(parameters)
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:
+            raise InvalidTask("parameters", f"{self._name}() cannot be called like this: {error}") from None
+        return parameters
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, in the order of the signature; raises TypeError when they do not fit it."""
+        arguments = dict(self._signature.bind(*args, **kwargs).arguments)
+        if self._rest is not None:
+            arguments |= arguments.pop(self._rest, {})
+        return arguments
+
+    def decode(self, parameters: bytes) -> dict[str, Any]:
+        """The keyword arguments in a JSON object; raises InvalidTask, with the path, when they do not fit."""
+        try:
+            return asdict(self._read(parameters)) if self._is_plain else self._values(parameters)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidTask("parameters", f"parameters do not fit {self._name}(): {error}") from None
+
+    encode_result: Callable[[Any], bytes] = staticmethod(_encode)
+    """What a handler returned, as JSON; raises TypeError when it has no JSON form."""
+
+    def decode_result(self, result: bytes | None) -> Any:
+        """What a handler returned, as its annotation says."""
+        return None if result is None else self._result_decoder.decode(result)
+
+    def check(self) -> None:
+        """Resolve the annotations now; raises InvalidSettings when one cannot be used."""
+        _ = self._decoder, self._rest_decoder, self._result_decoder
+
+    def _values(self, parameters: bytes) -> dict[str, Any]:
+        values = asdict(self._decoder.decode(parameters))
+        if self._optional:
+            values = {name: value for name, value in values.items() if value is not UNSET}
+        if self._rest is not None:
+            further = _decode_raw(parameters)
+            values |= {name: self._further(name, further[name]) for name in further.keys() - set(self._fields)}
+        return values
+
+    def _further(self, name: str, value: msgspec.Raw) -> Any:
+        """A value for the `**` parameter."""
+        try:
+            return self._rest_decoder.decode(value)
+        except msgspec.ValidationError as error:
+            complaint, _, path = str(error).partition(" - at `$")
+            raise msgspec.ValidationError(f"{complaint} - at `$.{name}{path or '`'}") from None
+
+    @property
+    def _name(self) -> str:
+        return self._function.__qualname__
+
+    @functools.cached_property
+    def _rest(self) -> str | None:
+        """The name of the `**` parameter, if there is one."""
+        parameters = self._signature.parameters.values()
+        return next((each.name for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD), None)
+
+    @functools.cached_property
+    def _fields(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self._signature.parameters.values() if each.kind in _NAMED)
+
+    @functools.cached_property
+    def _optional(self) -> bool:
+        """Whether a parameter may be left out."""
+        return any(self._signature.parameters[name].default is not inspect.Parameter.empty for name in self._fields)
+
+    @functools.cached_property
+    def _is_plain(self) -> bool:
+        """Whether every parameter has a name of its own, and none may be left out."""
+        return self._rest is None and not self._optional
+
+    @functools.cached_property
+    def _read(self) -> Callable[[bytes], msgspec.Struct]:
+        return self._decoder.decode
+
+    @functools.cached_property
+    def _counts(self) -> range:
+        """How many arguments a call can have that names none of them."""
+        named = [self._signature.parameters[name] for name in self._fields]
+        required = [each for each in named if each.default is inspect.Parameter.empty]
+        if any(each.kind is inspect.Parameter.KEYWORD_ONLY for each in required):
+            return range(0)
+        positional = [each for each in named if each.kind is not inspect.Parameter.KEYWORD_ONLY]
+        return range(len(required), len(positional) + 1)
+
+    @functools.cached_property
+    def _hints(self) -> dict[str, Any]:
+        # Resolved at first use: an annotation may name a type that is defined further down its module.
+        try:
+            return typing.get_type_hints(self._function, include_extras=True)
+        except Exception as error:
+            # An annotation that is a text is evaluated, so anything may come of it.
+            raise InvalidSettings(
+                f"task {self._name}: {error}; annotations must name types that its module defines or imports"
+            ) from None
+
+    @functools.cached_property
+    def _arguments(self) -> Callable[..., msgspec.Struct]:
+        """The arguments as a struct; made by position, where a call that names none of them is possible."""
+        # A parameter that is left out stays unset, so that the function's own default is used, as in any call.
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+            (name, self._hints.get(name, Any))
+            if self._signature.parameters[name].default is inspect.Parameter.empty
+            else (name, self._hints.get(name, Any) | UnsetType, UNSET)
+            for name in self._fields
+        ]
+        named = not self._counts
+        return msgspec.defstruct("Arguments", fields, kw_only=named, forbid_unknown_fields=self._rest is None)
+
+    @functools.cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        return self._usable(self._arguments)
+
+    @functools.cached_property
+    def _rest_decoder(self) -> msgspec.json.Decoder[Any]:
+        return self._usable(Any if self._rest is None else self._hints.get(self._rest, Any))
+
+    @functools.cached_property
+    def _result_decoder(self) -> msgspec.json.Decoder[Any]:
+        return self._usable(self._hints.get("return", Any))
+
+    def _usable(self, annotation: Any) -> msgspec.json.Decoder[Any]:
+        try:
+            return msgspec.json.Decoder(annotation)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidSettings(
+                f"task {self._name}: an annotation has no JSON form: {error}; annotate it with types that JSON can hold"
+            ) from None
+
+
+_decode_raw: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+_NULL: Final = b"null"
+_skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def check_syntax(encoded: bytes) -> None:
+    """Raise ValueError for what is not JSON throughout, as something raw may make it."""
+    _skim(encoded)
+    check_text(encoded)
+
+
+def check_text(encoded: bytes) -> None:
+    """Raise ValueError for what is no text, which a decoder passes over where the value is to stay raw."""
+    if not encoded.isascii():
+        str(encoded, "utf-8")
+
+
+def odd_number(value: object, encoded: bytes) -> tuple[str, float] | None:
+    """The path to a number of a value that is infinite or none at all, and that number."""
+    # Where the encoder wrote no `null` there is none, and next to nothing to pay.
+    if _NULL not in encoded or not _holds_odd_number(value):
+        return None
+    waiting = [("$", value)]
+    while waiting:
+        path, value = waiting.pop()
+        if _is_odd(value):
+            return path, value
+        waiting += [(path + step, child) for step, child in children(value)]
+    return None
+
+
+def children(value: Any) -> Iterator[tuple[str, object]]:
+    """What a value is made of, each with its step on a path; past what its class may have overridden."""
+    kind = type(value)
+    if issubclass(kind, enum.Enum):
+        # A member is written as its value.
+        yield "", value.value
+    elif issubclass(kind, dict):
+        yield from ((f".{_key(key)}", child) for key, child in dict.items(value))
+    elif (names := _field_names(kind)) is not None:
+        yield from ((f".{name}", getattr(value, name, None)) for name in names)
+    else:
+        known = next((each for each in (list, tuple, set, frozenset) if issubclass(kind, each)), None)
+        if known is not None:
+            yield from ((f"[{position}]", child) for position, child in enumerate(known.__iter__(value)))
+
+
+def _holds_odd_number(value: object) -> bool:
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        kind = type(value)
+        if kind is dict:
+            waiting += value.values()  # type: ignore[attr-defined]
+        elif kind is list or kind is tuple:
+            waiting += value  # type: ignore[arg-type]
+        elif _is_odd(value):
+            return True
+        else:
+            waiting += [child for _, child in children(value)]
+    return False
+
+
+def _is_odd(value: object) -> TypeGuard[float]:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _field_names(kind: Any) -> list[str] | None:
+    """The names of the fields of a class that is made of such."""
+    if issubclass(kind, Struct):
+        return list(kind.__struct_fields__)
+    if is_dataclass(kind):
+        return [each.name for each in fields(kind)]
+    # Those of attrs, which is not imported for this.
+    declared = getattr(kind, "__attrs_attrs__", None)
+    return None if declared is None else [each.name for each in declared]
+
+
+def _key(key: object) -> str:
+    """A key as it is told: its beginning, if it is text."""
+    return str.__getitem__(key, slice(50)) if isinstance(key, str) else f"({type(key).__name__})"

@@ -14,7 +14,7 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.validation import bad_setting, check_count, check_text
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.engine.metrics.prometheus import MEDIA_TYPE, render
-from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.worker.process import Service
 
 log = Logger("fairlead.worker")

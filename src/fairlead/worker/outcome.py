@@ -22,8 +22,7 @@ from fairlead.core.instant import Span
 from fairlead.core.retry import derives, error_name, error_names, name_of
 from fairlead.core.task import Failure
 from fairlead.core.validation import delay_of, is_deeper
-from fairlead.worker.handlers import Handler
-from fairlead.worker.json_form import check_syntax, children, odd_number
+from fairlead.worker.handlers import Handler, check_syntax, children, odd_number
 
 _WORDS_LIMIT: Final = 3_000
 _TRACE_LIMIT: Final = 20_000

@@ -1,23 +1,29 @@
-"""Where a worker gets its tasks from and settles them: the engine here, a server elsewhere."""
+"""Where a worker gets its tasks from, settles them and is registered: the engine here, a server elsewhere."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
-from collections.abc import Collection, Sequence
+import random
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 from fairlead._version import __version__
 from fairlead.admin.engine import AdminEngine
 from fairlead.admin.sweeper import Sweeper
-from fairlead.core.errors import LeaseLost
+from fairlead.core.errors import LeaseLost, StoreError, StoreReadOnly, WorkerNotFound
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Task
 from fairlead.engine.engine import Settlement
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.engine.stats import stats_of
 from fairlead.storage.values import Beat, Pulse
+
+log = Logger("fairlead.worker")
 
 _HEAD_START: Final = 2
 """So many turns of the event loop pass from a slot's coming free until the claim for it is sent."""
@@ -172,3 +178,81 @@ class EngineSource:
 
     async def upkeep(self) -> None:
         await Sweeper(self._engine).run()
+
+
+_RETRY_FIRST: Final = 0.1
+_RETRY_MOST: Final = 5.0
+
+
+class Outage:
+    """A store that fails: said once, waited out with growing pauses, said when it is over."""
+
+    def __init__(self, intent: str) -> None:
+        self._intent = intent
+        self._pause = _RETRY_FIRST
+        self._began: float | None = None
+
+    async def wait(self, error: StoreError) -> None:
+        """Let some time pass; raises what will never pass."""
+        if isinstance(error, StoreReadOnly) and error.lasting:
+            raise error
+        if self._began is None:
+            self._began = time.monotonic()
+            log.warning("cannot %s, retrying until it works: %s", self._intent, error)
+        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries, guards nothing
+        self._pause = min(self._pause * 2, _RETRY_MOST)
+
+    def end(self) -> None:
+        if self._began is not None:
+            log.warning("can %s again after %.1f s", self._intent, time.monotonic() - self._began)
+            self._began = None
+            self._pause = _RETRY_FIRST
+
+
+_JOIN_INTERVAL: Final = 1.0
+"""Seconds after which a worker that could not join tries again."""
+
+_LAST_WORDS: Final = 5.0
+
+
+class Registration:
+    """Joins, beats while the worker works or drains, and leaves."""
+
+    def __init__(
+        self, source: Source, capacity: int, running: Callable[[], int], failed: Callable[[int], None]
+    ) -> None:
+        """`failed` is told how many beats did not arrive."""
+        self._failed = failed
+        self._source = source
+        self._capacity = capacity
+        self._running = running
+
+    async def keep(self, leaving: asyncio.Event, leave: Callable[[], None]) -> None:
+        """Beat until cancelled; call `leave` when the worker is asked to drain, and say so when it is leaving."""
+        interval: float | None = None
+        while True:
+            asked = False
+            try:
+                if interval is None:
+                    interval = await self._source.join(self._capacity)
+                asked = await self._source.beat(self._running(), draining=leaving.is_set())
+            except WorkerNotFound:
+                interval = None
+            except StoreError:
+                # A worker that cannot say so lives all the same.
+                self._failed(1)
+            if asked and not leaving.is_set():
+                log.info("drain requested for this worker")
+                leave()
+            pause = _JOIN_INTERVAL if interval is None else interval
+            if leaving.is_set():
+                await asyncio.sleep(pause)
+            else:
+                # That it drains is said at once.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(leaving.wait(), pause)
+
+    async def end(self) -> None:
+        """Say that the worker is no more, if the store can be reached."""
+        with contextlib.suppress(StoreError, TimeoutError):
+            await asyncio.wait_for(self._source.leave(), _LAST_WORDS)

@@ -9,7 +9,7 @@ from fairlead.core.errors import LeaseLost
 from fairlead.core.events import Completed, Crashed, Failed, HandedBack, Outcome
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Task
-from fairlead.engine.runtime.spans import SYSTEM, active, context_of, current_traceparent, tracer
+from fairlead.engine.runtime.telemetry import SYSTEM, active, context_of, current_traceparent, tracer
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

@@ -17,19 +17,16 @@ from fairlead.core.instant import LATEST, MINUTE, SECOND, seconds
 from fairlead.core.task import Progress, Task
 from fairlead.core.validation import Duration, bad_setting, check_count, check_text, setting_of
 from fairlead.engine.engine import Settlement
-from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.values import Beat, Pulse
-from fairlead.worker.attempt import PATIENCE, Attempt, Stop
+from fairlead.worker.attempt import PATIENCE, Attempt, Stop, Threads
 from fairlead.worker.handlers import Handlers
 from fairlead.worker.isolation.fork_guard import hear_again, stay
 from fairlead.worker.isolation.pool import READY_WITHIN, Cells
 from fairlead.worker.keeper.keeper import Keeper
-from fairlead.worker.outage import Outage
 from fairlead.worker.outcome import unsettled
-from fairlead.worker.registration import Registration
-from fairlead.worker.source import Source
+from fairlead.worker.source import Outage, Registration, Source
 from fairlead.worker.spans import Traces
-from fairlead.worker.threads import Threads
 
 if TYPE_CHECKING:
     from fairlead.engine.metrics.collector import Metrics

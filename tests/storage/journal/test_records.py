@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fairlead.admin.keys import service as keys
-from fairlead.engine import lost_tasks, queue_cache, scheduler, worker_records
-from fairlead.engine.events import publisher
+from fairlead.engine import queue_cache, scheduler, worker_records, worker_tasks
+from fairlead.engine.events import feed
 from fairlead.storage.journal.journal import Journal
 from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.records import PASSING
@@ -42,10 +42,10 @@ def test_what_processes_say_of_themselves_is_of_passing_interest() -> None:
         worker_records._WORKER,
         worker_records._DRAIN,
         worker_records._THROUGHPUT,
-        publisher.KIND,
+        feed.KIND,
         scheduler.BELL,
         queue_cache.BELL,
-        lost_tasks.LOST,
+        worker_tasks.LOST,
     }
     assert said <= PASSING
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlead.core.errors import InvalidSettings, Reject, Retry
-from fairlead.worker.builtin import BuiltinSettings, builtin_handlers
-from fairlead.worker.builtin.demo import echo, fail, sleep
+from fairlead.worker.builtin import BuiltinSettings, builtin_handlers, echo, fail, sleep
 
 
 @pytest.mark.parametrize("message", ["hello", {"a": [1, None]}, 10**40])

@@ -41,7 +41,7 @@ from fairlead.core.task import Task
 from fairlead.core.validation import check_count
 from fairlead.engine.changes import TaskChanges
 from fairlead.engine.records import Unread
-from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.engine.scheduler import BELL, FORM, KIND, Firing, KeptSchedule, encode, template_of
 
 log = Logger("fairlead.schedules")

@@ -12,7 +12,8 @@ from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
 from fairlead.core.tenancy import Role
-from fairlead.engine.worker_records import LostTask, WorkerRecord, WorkerReport, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerState
+from fairlead.engine.worker_tasks import LostTask, WorkerReport
 from fairlead.wire.endpoint import Ask, Empty, Endpoint
 from fairlead.wire.endpoint import named as known
 from fairlead.wire.task_shown import TaskBrief, task_of

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidSettings, OperationRefused, WorkerNotFound
 from fairlead.core.task import State, Task
-from fairlead.engine.lost_tasks import LostTasks
 from fairlead.engine.records import Records
 from fairlead.engine.runtime.clock import Clock
-from fairlead.engine.worker_records import MOST_SHOWN, LostTask, WorkerRecord, WorkerRecords, WorkerReport, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerRecords, WorkerState
+from fairlead.engine.worker_tasks import MOST_SHOWN, LostTask, LostTasks, WorkerReport
 from fairlead.storage.protocol import Lagging
 from fairlead.storage.values import Filter
 

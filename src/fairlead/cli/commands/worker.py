@@ -26,7 +26,7 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.secret_mask import masked
 from fairlead.engine.events.observers import Observer
 from fairlead.engine.metrics.collector import Metrics
-from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.worker.worker import WorkerSettings
 
 log = Logger("fairlead.cli")

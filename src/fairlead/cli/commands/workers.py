@@ -18,7 +18,8 @@ from fairlead.core.errors import FairleadError, InvalidSettings, StoreError
 from fairlead.core.instant import Instant
 from fairlead.core.task import Task
 from fairlead.engine.runtime.inline import run_inline
-from fairlead.engine.worker_records import LostTask, WorkerRecord, WorkerReport, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerState
+from fairlead.engine.worker_tasks import LostTask, WorkerReport
 from fairlead.wire.times import iso
 
 WORKER_STYLES: Final = {"active": "green", "paused": "yellow", "draining": "yellow", "dead": "red"}

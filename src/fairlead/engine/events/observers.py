@@ -15,7 +15,7 @@ from fairlead.core.health.quarantine import Fault, Quarantined
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Priority, Reason, State, Task
-from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.protocol import Store
 
 log = Logger("fairlead.quarantine")

@@ -1,16 +1,18 @@
-"""Counting what came of tasks in this process, over the last minute and the last hour."""
+"""Counting what came of tasks in this process: within a minute, within an hour, and how many are promoted in a day."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from fairlead.core.identity import WorkerId
-from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant, Span
+from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND, Instant, Span
 from fairlead.core.task import COMPLETED, Priority, State, Task
 from fairlead.engine.events.types import worker_of
+from fairlead.engine.records import DecodedRecord, Form, Records, Unread
 
 _SLICE: Final[Span] = 5 * SECOND
 _SLICES: Final = MINUTE // _SLICE
@@ -256,3 +258,58 @@ def _is_recent(number: int, now: Instant) -> bool:
 
 def _sum(slices: list[list[int]]) -> Throughput:
     return Throughput(completed=sum(counts[0] for counts in slices), failed=sum(counts[1] for counts in slices))
+
+
+PROMOTED: Final = "promoted"
+"""The kind of record that a day's count is, by the number of the day since 1970."""
+
+PROMOTED_FORM: Final = Form(kind=PROMOTED, decode=int, encode=lambda count: b"%d" % count)
+
+_KEPT_DAYS: Final = 2
+_TRIES: Final = 20
+
+
+class Promotions:
+    """The tasks that were served as more urgent than they are, because they had waited, by day of UTC."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._store = records.store
+        self._counts: Counter[int] = Counter()
+        """By day: what was counted here and not yet shared."""
+
+    def count(self, at: Instant) -> None:
+        """Count one more."""
+        self._counts[at // DAY] += 1
+
+    async def share(self) -> None:
+        """Add what was counted here to what all processes have counted, and forget days long past."""
+        counts, self._counts = self._counts, Counter()
+        for day, count in counts.items():
+            if await self._add(day, count):
+                await self._forget(day)
+            else:
+                # Others were always quicker: it is added next time.
+                self._counts[day] += count
+
+    async def today(self, now: Instant) -> int:
+        """How many were promoted since midnight UTC; what other processes counted may be a heartbeat behind."""
+        day = now // DAY
+        found = await self._records.find(PROMOTED_FORM, str(day))
+        return self._counts[day] + (found.value if isinstance(found, DecodedRecord) else 0)
+
+    async def _add(self, day: int, count: int) -> bool:
+        for _ in range(_TRIES):
+            found = await self._records.find(PROMOTED_FORM, str(day))
+            if isinstance(found, Unread):
+                return False
+            number, version = (0, 0) if found is None else (found.value, found.version)
+            value = PROMOTED_FORM.write(number + count)
+            if await self._store.put(PROMOTED, str(day), value, expected=version) is not None:
+                return True
+        return False
+
+    async def _forget(self, day: int) -> None:
+        for each in (await self._records.read(PROMOTED_FORM)).kept:
+            if int(each.name) <= day - _KEPT_DAYS:
+                await self._store.drop(PROMOTED, each.name)

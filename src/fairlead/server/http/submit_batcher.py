@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from fairlead.core.submission import Submission
 from fairlead.core.tenancy import Role, tenant_named
-from fairlead.engine.runtime import spans
+from fairlead.engine.runtime import telemetry
 from fairlead.server.auth.origins import Headers
 from fairlead.server.auth.principal import Principal
 from fairlead.server.http.bodies import JSON, LARGE, Decoder, is_json
@@ -63,7 +63,7 @@ class Together:
     async def _answer(self) -> None:
         arrived, self._arrived = self._arrived, []
         # A submit that is traced has a span of its own.
-        ordinary = spans.active() or self._state.stopping.is_set()
+        ordinary = telemetry.active() or self._state.stopping.is_set()
         requests: list[Direct] = []
         callers: list[Principal] = []
         submissions: list[Submission] = []

@@ -15,7 +15,7 @@ from fairlead.admin.stats.api import SystemMetrics, standing
 from fairlead.admin.tenant_engine import TenantEngine
 from fairlead.core.errors import Forbidden, StoreError
 from fairlead.core.instant import Span
-from fairlead.engine.events.listener import REPLAY, Listener, Told
+from fairlead.engine.events.feed import REPLAY, Listener, Told
 from fairlead.engine.stats import Stats
 from fairlead.server.http.problems import Refusal
 from fairlead.wire.events import QUEUE_DEPTH, SYSTEM_METRICS, VITALS, Wanted, message_of

@@ -19,7 +19,7 @@ from fairlead.core.dead_letters import Burst
 from fairlead.core.errors import StoreError
 from fairlead.core.instant import MINUTE, SECOND, Span
 from fairlead.core.task import State
-from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.engine.stats import Stats
 from fairlead.server.live.queue_depths import Depths
 from fairlead.server.settings import ServerSettings

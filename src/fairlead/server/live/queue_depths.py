@@ -11,8 +11,7 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.core.instant import MINUTE, SECOND, Span
 from fairlead.core.queues.order import Policy, Table
 from fairlead.core.task import QUEUED, Priority, Task
-from fairlead.engine.metrics.starvation import AtRisk, StarvationCount
-from fairlead.engine.queue_ages import QueueAges
+from fairlead.engine.queue_ages import AtRisk, QueueAges, StarvationCount
 from fairlead.engine.stats import Stats
 
 _FRESH: Final[Span] = SECOND

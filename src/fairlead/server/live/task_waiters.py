@@ -15,7 +15,7 @@ from fairlead.core.errors import TaskNotFound
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Task
 from fairlead.engine.events.observers import Happening, Occurrence
-from fairlead.engine.runtime.batcher import Batcher
+from fairlead.engine.runtime.event_loop import Batcher
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0

@@ -12,7 +12,7 @@ from fairlead.core.errors import AdmissionRefused, FairleadError, Forbidden
 from fairlead.core.identity import traceparent_in
 from fairlead.core.submission import Submission
 from fairlead.core.tenancy import check_holder
-from fairlead.engine.runtime.loop_turns import Turn
+from fairlead.engine.runtime.event_loop import Turn
 from fairlead.server.admission import Admitted
 from fairlead.server.auth.principal import Principal
 from fairlead.server.http.bodies import Decoder

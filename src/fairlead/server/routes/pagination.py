@@ -9,7 +9,7 @@ from typing import Any
 from fairlead.core.identity import TaskId, WorkerId, check_name
 from fairlead.core.query.parser import parse_query
 from fairlead.core.task import Priority, State, Task
-from fairlead.engine.runtime.loop_turns import Turn
+from fairlead.engine.runtime.event_loop import Turn
 from fairlead.engine.search import Found
 from fairlead.server.caller_view import View
 from fairlead.server.endpoint import Call

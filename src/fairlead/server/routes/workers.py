@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.admin.workers import api
 from fairlead.admin.workers.api import WorkerList, WorkerWhole, worker_shown, worker_whole
 from fairlead.core.task import Task
-from fairlead.engine.worker_records import WorkerReport
+from fairlead.engine.worker_tasks import WorkerReport
 from fairlead.server.endpoint import Answer, Call, called, serve
 from fairlead.wire.endpoint import Empty
 from fairlead.wire.task_shown import TaskBrief, brief

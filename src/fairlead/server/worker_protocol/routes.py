@@ -21,7 +21,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.task import Task
 from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Settlement
-from fairlead.engine.runtime.loop_turns import Turn
+from fairlead.engine.runtime.event_loop import Turn
 from fairlead.engine.worker_records import WorkerState
 from fairlead.server.caller_view import View
 from fairlead.server.endpoint import Answer, Call, serve

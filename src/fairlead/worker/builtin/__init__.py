@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
+
+from fairlead.core.errors import Reject
 from fairlead.core.secret_mask import Masked
-from fairlead.worker.builtin.demo import echo, fail, sleep
 from fairlead.worker.builtin.email import Mailer
 from fairlead.worker.builtin.webhook import Sender
 
@@ -37,3 +40,21 @@ def builtin_handlers(settings: BuiltinSettings) -> dict[str, Callable[..., Any]]
     )
     mailer = Mailer(settings.smtp_url, settings.email_from)
     return {"echo": echo, "sleep": sleep, "fail": fail, "webhook": sender.webhook, "email": mailer.email}
+
+
+async def echo(message: Any = "") -> Any:
+    """Return the message, which may be any JSON value."""
+    return message
+
+
+async def sleep(seconds: Annotated[float, Meta(ge=0)] = 1.0) -> float:
+    """Wait for so many seconds, and return them."""
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+async def fail(message: str = "this task fails because it was asked to", retriable: bool = True) -> None:
+    """Fail: as an error of a handler does, so that it is tried again, or for good."""
+    if not retriable:
+        raise Reject(message)
+    raise RuntimeError(message)

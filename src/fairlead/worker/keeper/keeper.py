@@ -24,7 +24,7 @@ from fairlead.core.identity import LeaseToken, TaskId
 from fairlead.core.instant import SECOND, Span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
-from fairlead.engine.runtime.logger import Logger
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.credentials import Named
 from fairlead.storage.values import Pulse
 from fairlead.worker.keeper.lease_renewal import (

@@ -1,13 +1,18 @@
-"""Traces: the span of a submit, and what leads from it to the spans of the task's attempts.
+"""Logs that harm nobody, and traces: the span of a submit, and what leads from it to the spans of the task's attempts.
 
-Only the API of OpenTelemetry is used, and only if the application has set up a tracer provider: then it is imported
+What is said in a logger goes to handlers and filters of the application, and of whatever runs in its process: one that
+ships lines over a network, and raises when that is away, must not end a worker, or leave a task without an outcome.
+
+Of OpenTelemetry only the API is used, and only if the application has set up a tracer provider: then it is imported
 already. Otherwise nothing is imported and nothing done.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +25,24 @@ from fairlead.core.submission import Submission
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
+
+
+class Logger(logging.LoggerAdapter[logging.Logger]):
+    """A logger by name, which raises nothing that its handlers or filters raise."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.getLogger(name), {})
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Say something, as far as the handlers let it be said: those before one that raises have heard it."""
+        try:
+            super().log(level, msg, *args, **kwargs)
+        except Exception:
+            # As for a handler's own errors, which has the same switch.
+            with contextlib.suppress(Exception):
+                if logging.raiseExceptions:
+                    traceback.print_exc()
+
 
 SYSTEM: Final = "fairlead"
 
