@@ -13,8 +13,7 @@ import pytest
 
 from fairlead.core.task import State, Task
 from fairlead.storage.sqlite.database import connect
-from fairlead.testing.steps import contents
-from fairlead.testing.stores import opened
+from fairlead.testing.steps import contents, opened
 from tests.chaos.children import Child
 from tests.chaos.ledger import read_ledger
 from tests.storage.sqlite.surveying import completed, log_size, survey

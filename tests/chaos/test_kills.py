@@ -9,8 +9,7 @@ import pytest
 
 from fairlead.core.task import State, Task
 from fairlead.testing.reference import expected_standing, standing
-from fairlead.testing.steps import contents
-from fairlead.testing.stores import opened
+from fairlead.testing.steps import contents, opened
 from tests.chaos.children import Child
 from tests.chaos.ledger import length, read_ledger
 from tests.storage.sqlite.surveying import survey

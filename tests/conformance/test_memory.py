@@ -8,11 +8,10 @@ import pytest
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.testing.contract import StoreContract
-from fairlead.testing.crews import Crew, ThreadCrew
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
-from fairlead.testing.races import RaceContract
-from fairlead.testing.stores import opened_memory
+from fairlead.testing.races import Crew, RaceContract, ThreadCrew
+from fairlead.testing.steps import opened_memory
 
 
 class TestMemory(StoreContract):

@@ -12,24 +12,21 @@ from hypothesis import settings
 from fairlead.core.identity import TaskId
 from fairlead.storage.protocol import Store
 from fairlead.storage.sqlite.store import SqliteStore
-from fairlead.testing.clauses.add import AddingClauses
-from fairlead.testing.clauses.bounds import BoundClauses
+from fairlead.testing.clauses.add import AddingClauses, KeyClauses
 from fairlead.testing.clauses.change import ChangingClauses
 from fairlead.testing.clauses.claim import ClaimingClauses
 from fairlead.testing.clauses.feed import FeedClauses
-from fairlead.testing.clauses.find import FindingClauses
 from fairlead.testing.clauses.heartbeats import HeartbeatClauses
-from fairlead.testing.clauses.keys import KeyClauses
-from fairlead.testing.clauses.lists import ListingClauses
+from fairlead.testing.clauses.limits import BoundClauses
 from fairlead.testing.clauses.order import OrderClauses
+from fairlead.testing.clauses.read import FindingClauses, ListingClauses
 from fairlead.testing.clauses.records import RecordClauses
 from fairlead.testing.clauses.refusals import RefusingClauses, RemovingClauses
 from fairlead.testing.contract import QuarantineContract, StoreContract
-from fairlead.testing.crews import Crew, ThreadCrew
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
-from fairlead.testing.races import RaceContract
-from fairlead.testing.stores import Opening
+from fairlead.testing.races import Crew, RaceContract, ThreadCrew
+from fairlead.testing.steps import Opening
 from fairlead.testing.strategies import STEADY
 from fairlead.testing.vandalism import Change, Part, Vandal
 from tests.storage.sqlite.surveying import survey

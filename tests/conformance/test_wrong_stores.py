@@ -14,15 +14,14 @@ from hypothesis import Phase, settings
 
 from fairlead.storage import protocol
 from fairlead.storage.protocol import Store
-from fairlead.testing.clauses.quarantine import Spoiler
 from fairlead.testing.contract import QuarantineContract, StoreContract
-from fairlead.testing.crews import Crew, ThreadCrew
 from fairlead.testing.durability import DurabilityContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
-from fairlead.testing.races import RaceContract
-from fairlead.testing.stores import Opening
+from fairlead.testing.races import Crew, RaceContract, ThreadCrew
+from fairlead.testing.steps import Opening
 from fairlead.testing.strategies import STEADY
+from fairlead.testing.vandalism import Spoiler
 from tests.conformance import wrong_adding, wrong_claiming, wrong_feeding, wrong_holding, wrong_reading
 from tests.conformance.prompt_store import PromptStore
 from tests.conformance.test_sqlite import FileVandal

@@ -26,7 +26,7 @@ _STEPS: Final = "tests/engine/test_stepping_clock.py"
 HELD: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "Three answers": {
         "`InvalidTask`, `QueueFull`, `WrongState`, `StoreFull`, `StoreReadOnly`": (
-            "src/fairlead/testing/clauses/bounds.py::test_a_queue_at_its_bound_refuses",
+            "src/fairlead/testing/clauses/limits.py::test_a_queue_at_its_bound_refuses",
             "tests/storage/sqlite/test_full_disk.py::test_a_claim_or_settle_that_does_not_fit_changes_nothing",
         ),
         "`StoreRefused`, `StoreMismatch`: a wrong password or key, a database that is not there": (

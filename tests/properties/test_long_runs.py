@@ -5,7 +5,7 @@ from hypothesis import settings
 
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
-from fairlead.testing.stores import opened_memory
+from fairlead.testing.steps import opened_memory
 from fairlead.testing.strategies import STEADY
 
 LONG = settings(STEADY, max_examples=1_000, stateful_step_count=100, derandomize=False)

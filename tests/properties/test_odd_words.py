@@ -8,7 +8,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import Progress
 from fairlead.storage.values import Pulse
 from fairlead.testing.builders import a_beat
-from fairlead.testing.stores import opened
+from fairlead.testing.steps import opened
 
 
 async def test_a_progress_report_never_costs_the_other_tasks_their_heartbeat(tmp_path: Path) -> None:

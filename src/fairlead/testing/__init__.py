@@ -22,4 +22,5 @@ if "pytest" in sys.modules:
         "fairlead.testing.machine",
         "fairlead.testing.races",
         "fairlead.testing.steps",
+        "fairlead.testing.vandalism",
     )

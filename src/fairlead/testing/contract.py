@@ -16,26 +16,19 @@ The clauses are in the docstring of `fairlead.storage.protocol`.
 
 from __future__ import annotations
 
-from fairlead.testing.clauses.add import AddingClauses
-from fairlead.testing.clauses.bounds import BoundClauses
+from fairlead.testing.clauses.add import AddingClauses, KeyClauses
 from fairlead.testing.clauses.change import ChangingClauses
 from fairlead.testing.clauses.claim import ClaimingClauses
 from fairlead.testing.clauses.dependencies import DependingClauses
 from fairlead.testing.clauses.feed import FeedClauses
-from fairlead.testing.clauses.find import FindingClauses
-from fairlead.testing.clauses.health import HealthClauses
-from fairlead.testing.clauses.heartbeats import HeartbeatClauses
-from fairlead.testing.clauses.keys import KeyClauses
-from fairlead.testing.clauses.limits import RateLimitClauses, RunningLimitClauses
-from fairlead.testing.clauses.lists import ListingClauses
-from fairlead.testing.clauses.order import OrderClauses
-from fairlead.testing.clauses.places import PlaceClauses
-from fairlead.testing.clauses.prompt import PromptClauses
+from fairlead.testing.clauses.heartbeats import HeartbeatClauses, TimeClauses
+from fairlead.testing.clauses.limits import BoundClauses, RateLimitClauses, RunningLimitClauses
+from fairlead.testing.clauses.order import OrderClauses, PlaceClauses
 from fairlead.testing.clauses.quarantine import QuarantineClauses
-from fairlead.testing.clauses.records import RecordClauses
+from fairlead.testing.clauses.read import FindingClauses, ListingClauses
+from fairlead.testing.clauses.records import HealthClauses, RecordClauses
 from fairlead.testing.clauses.refusals import RefusingClauses, RemovingClauses
-from fairlead.testing.clauses.time import TimeClauses
-from fairlead.testing.clauses.wait import WaitingClauses
+from fairlead.testing.clauses.wait import PromptClauses, WaitingClauses
 
 
 class StoreContract(

@@ -18,8 +18,7 @@ from fairlead.storage.values import Added
 from fairlead.testing.builders import NOW, a_claim
 from fairlead.testing.jobs import a_numbered_task, number_of
 from fairlead.testing.reference import expected_standing, standing
-from fairlead.testing.steps import add, contents, ids
-from fairlead.testing.stores import opened
+from fairlead.testing.steps import add, contents, ids, opened
 
 ENOUGH = 50
 """How many batches are acknowledged before the process is killed."""

@@ -31,8 +31,7 @@ from fairlead.core.settings import Rules
 from fairlead.core.task import State, Task
 from fairlead.storage.values import Change, Pulse, Verdict
 from fairlead.testing.builders import GRACE, LEASE, NOW, a_beat, a_claim, a_failure, a_task, an_id, held, seen
-from fairlead.testing.steps import add, contents
-from fairlead.testing.stores import Opening
+from fairlead.testing.steps import Opening, add, contents
 from fairlead.testing.strategies import STEADY, WORKERS, mostly_late
 
 Answer = TypeVar("Answer")

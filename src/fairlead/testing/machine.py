@@ -43,8 +43,7 @@ from fairlead.testing.reference import (
     expected_standing,
     standing,
 )
-from fairlead.testing.steps import contents, ids
-from fairlead.testing.stores import Opening
+from fairlead.testing.steps import Opening, contents, ids
 from fairlead.testing.strategies import (
     CAPABILITIES,
     QUEUES,

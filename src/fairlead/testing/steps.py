@@ -1,14 +1,19 @@
-"""The steps that most tests of a store begin with."""
+"""The steps that most tests of a store begin with: it is opened, tasks are added, claimed and settled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeAlias
 
 from fairlead.core.events import CancelAsked, Outcome
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.task import Task
+from fairlead.core.task import Lease, Task
+from fairlead.storage.memory import MemoryStore
+from fairlead.storage.open import open_store
 from fairlead.storage.protocol import Store
+from fairlead.storage.steps import host_time
 from fairlead.storage.values import Added, Change, Claim, Filter, Verdict
 from fairlead.testing.builders import NOW, a_claim, a_decision, a_settle, after
 
@@ -62,3 +67,36 @@ async def contents(store: Store) -> list[Task]:
 def ids(tasks: Sequence[Task]) -> list[TaskId]:
     """The ids of tasks, in their order."""
     return [task.id for task in tasks]
+
+
+Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
+"""Opens a store and closes it again; what else it promises is said where it is asked for."""
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    """The store at this URL, as it was left."""
+    store = await open_store(url)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def opened_memory() -> AsyncIterator[Store]:
+    """An empty memory store."""
+    yield MemoryStore()
+
+
+async def time_of(store: Store) -> Instant:
+    """The time by the store's own clock."""
+    now = await store.time()
+    return host_time() if now is None else now
+
+
+def lease_of(task: Task | None) -> Lease:
+    """The lease of a task that is there and has one."""
+    assert task is not None
+    assert task.status.lease is not None
+    return task.status.lease

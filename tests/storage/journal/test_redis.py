@@ -28,8 +28,7 @@ from fairlead.storage.redis.outbox import open_noting_redis
 from fairlead.storage.values import Filter
 from fairlead.testing.builders import NOW, a_claim, a_removal, a_task, some_tasks
 from fairlead.testing.contract import QuarantineContract, StoreContract
-from fairlead.testing.crews import Crew, ThreadCrew
-from fairlead.testing.races import RaceContract
+from fairlead.testing.races import Crew, RaceContract, ThreadCrew
 from fairlead.testing.steps import add, apply_one, claim_one, ids, settle
 from fairlead.testing.vandalism import Change, Part, Vandal, emptied, flipped, newer
 from tests.servers.redis import RedisServer

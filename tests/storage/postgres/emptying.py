@@ -10,7 +10,7 @@ import psycopg
 from fairlead.storage.postgres.store import open_postgres
 from fairlead.storage.postgres.url import parse
 from fairlead.storage.protocol import Store
-from fairlead.testing.stores import Opening
+from fairlead.testing.steps import Opening
 
 
 def emptied(url: str, *, blocking: bool = False) -> Opening:

@@ -19,8 +19,8 @@ from fairlead.storage.redis.keys import Keys
 from fairlead.storage.redis.store import RedisStore
 from fairlead.storage.values import Added, Filter, Pulse, Verdict
 from fairlead.testing.builders import LEASE, NOW, a_beat, a_claim, a_dependent, a_settle, a_task, some_tasks
-from fairlead.testing.clauses.quarantine import assert_tallied
 from fairlead.testing.steps import add, contents, ids
+from fairlead.testing.vandalism import assert_tallied
 from tests.servers.redis import RedisServer
 
 Wreck = Callable[..., None]

@@ -19,8 +19,8 @@ from fairlead.core.task import Failure, State
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.storage.values import Filter
 from fairlead.testing.builders import LEASE, NOW, a_claim, a_settle, a_task, some_tasks
-from fairlead.testing.clauses.quarantine import assert_tallied
 from fairlead.testing.steps import add, ids
+from fairlead.testing.vandalism import assert_tallied
 
 BOOM = Failure(type="Boom", message="it went boom", traceback="")
 OTHERWISE = pytest.mark.parametrize("value", ["CAST(x'ff00fe' AS TEXT)", "'text'", "7", "-0.5", "9223372036854775807"])

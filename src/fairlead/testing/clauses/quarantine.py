@@ -7,27 +7,22 @@ store that keeps values has nothing to set aside.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Protocol
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from fairlead.core.errors import RestoreRefused, StoreUnavailable
 from fairlead.core.events import AlarmRang, Completed
-from fairlead.core.health.quarantine import QUARANTINE, TASK, Fault, Quarantined, capability
+from fairlead.core.health.quarantine import QUARANTINE, Fault, Quarantined, capability
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import AT_ONCE, HOUR, MINUTE
 from fairlead.core.lifecycle import rebuilt
 from fairlead.core.queues.limits import Limit, Limits
 from fairlead.core.queues.order import Weighted
 from fairlead.core.settings import Rules
-from fairlead.core.task import Lane, State, Task
+from fairlead.core.task import State, Task
 from fairlead.engine.restore import restore
 from fairlead.storage.protocol import Lagging, Quarantining, Store
-from fairlead.storage.quarantine import RecordStore
 from fairlead.storage.values import Added, Filter, KeyHeld, Missing, Pulse, Verdict
 from fairlead.testing.builders import (
     LEASE,
@@ -42,97 +37,21 @@ from fairlead.testing.builders import (
     some_tasks,
 )
 from fairlead.testing.steps import add, claim_one, contents, ids, read
-from fairlead.testing.vandalism import DAMAGES, Part, Vandal, flipped, newer
+from fairlead.testing.vandalism import (
+    DAMAGES,
+    InterruptedRecords,
+    Part,
+    Spoiler,
+    UnreachableRecords,
+    Vandal,
+    assert_tallied,
+    flipped,
+    newer,
+    records_kept,
+)
 
 LATER = NOW + HOUR
 DONE = Completed(b"1")
-
-
-class QuarantiningStore(Store, Quarantining, Protocol):
-    """A store that sets aside what it cannot decode."""
-
-
-class Spoiler:
-    """One kind of damage, to be done to tasks of one store."""
-
-    def __init__(self, store: QuarantiningStore, vandal: Vandal, part: Part, damage: str) -> None:
-        self.store = store
-        self._vandal = vandal
-        self._part = part
-        self._change, self._tidy = DAMAGES[damage]
-        self.told: list[Quarantined] = []
-        store.quarantine.observer = self.told.append
-
-    async def spoil(self, *tasks: Task) -> None:
-        for task in tasks:
-            await self._vandal(task.id, self._part, self._change, tidy=self._tidy)
-
-    async def assert_aside(self, *spoilt: Task) -> None:
-        """Nothing of these tasks is left but what is kept of them, and all else stands as if they had never been."""
-        assert await self.store.get(ids(spoilt)) == [None] * len(spoilt)
-        kept = [msgspec.msgpack.decode(each.value, type=Quarantined) for each in await self.store.scan(QUARANTINE)]
-        assert sorted(each.name for each in kept) == sorted(ids(spoilt))
-        for each in kept:
-            assert (each.kind, each.fault, each.queue) == (TASK, Fault.DAMAGED, spoilt[0].spec.queue)
-            assert each.error
-        assert sorted(map(_named, self.told)) == sorted(map(_named, kept))
-        await assert_tallied(self.store)
-
-
-class UnreachableRecords:
-    """Records that nobody can write just now."""
-
-    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
-        raise StoreUnavailable("the records are out of reach")
-
-    async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
-        raise StoreUnavailable("the records are out of reach")
-
-
-class InterruptedRecords:
-    """Records of a store in which something happens as soon as one is written."""
-
-    def __init__(self, records: RecordStore, happens: Callable[[], Awaitable[None]]) -> None:
-        self._records = records
-        self._happens = happens
-
-    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
-        version = await self._records.put(kind, name, value, expected=expected)
-        await self._happens()
-        return version
-
-    async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
-        return await self._records.drop(kind, name, expected=expected)
-
-
-def _named(quarantined: Quarantined) -> tuple[str, str, int]:
-    return quarantined.key, quarantined.error, quarantined.found_at
-
-
-async def assert_tallied(store: Store) -> None:
-    """The tally, the alarms and the counts of what runs agree with the tasks."""
-    tasks = await contents(store)
-    counted: Counter[tuple[Lane, State]] = Counter((task.lane, task.state) for task in tasks)
-    tally = await store.tally()
-    assert {(each.lane, state): n for each in tally.lanes for state, n in each.counts.items()} == dict(counted)
-    heads: dict[Lane, int] = {}
-    for task in tasks:
-        if task.state is State.QUEUED:
-            heads[task.lane] = min(heads.get(task.lane, task.status.ready_at), task.status.ready_at)
-    assert {each.lane: each.oldest_ready for each in tally.lanes if each.oldest_ready is not None} == heads
-    alarms = sorted((task.status.alarm, task.id) for task in tasks if task.status.alarm is not None)
-    assert tally.next_alarm == (alarms[0][0] if alarms else None)
-    assert ids(await store.due(2**52, len(tasks) + 10)) == [task_id for _, task_id in alarms]
-    for task in tasks:
-        usage = await store.usage(task.spec.queue, task.spec.type, task.spec.concurrency_key)
-        running = [other for other in tasks if other.spec.queue == task.spec.queue and other.state is State.EXECUTING]
-        assert usage.queue.running == len(running)
-        if (key := task.spec.concurrency_key) is not None:
-            assert usage.key.running == sum(other.spec.concurrency_key == key for other in running)
-
-
-async def _kept(store: Store) -> list[Quarantined]:
-    return [msgspec.msgpack.decode(each.value, type=Quarantined) for each in await store.scan(QUARANTINE)]
 
 
 class QuarantineClauses:
@@ -407,7 +326,7 @@ class QuarantineClauses:
         await add(store, bad, failed)
         await spoiler.spoil(bad, failed)
         assert await store.get([bad.id, failed.id]) == [None, None]
-        for quarantined in [] if self.remembered else await _kept(store):
+        for quarantined in [] if self.remembered else await records_kept(store):
             with pytest.raises(RestoreRefused, match=f"task {quarantined.name} cannot be restored: its bytes"):
                 await restore(store, quarantined, LATER, Rules())
         await spoiler.assert_aside(bad, failed)
@@ -424,7 +343,7 @@ class QuarantineClauses:
         for task in before:
             await vandal(task.id, part, flipped)
         assert await store.get(ids(before)) == [None] * 3
-        kept = {each.name: each for each in await _kept(store)}
+        kept = {each.name: each for each in await records_kept(store)}
         for task in before:
             mended = replace(kept[task.id], parts=vandal.mended(kept[task.id].parts, part, flipped))
             for _ in range(2):

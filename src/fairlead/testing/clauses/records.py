@@ -1,12 +1,17 @@
-"""Clause R1: small versioned records."""
+"""Clauses R1 and X1: small versioned records, and what a store knows of its own health."""
 
 from __future__ import annotations
 
 import asyncio
 
-from fairlead.storage.protocol import Store
+import pytest
+
+from fairlead.core.health.diagnosis import TIERS, Level
+from fairlead.storage.protocol import Examined, Store
 from fairlead.storage.values import Record
+from fairlead.testing.builders import a_task
 from fairlead.testing.clauses.add import LARGE, ODD_BYTES
+from fairlead.testing.steps import add, claim_one
 
 
 async def values(store: Store, kind: str) -> dict[str, bytes]:
@@ -103,3 +108,23 @@ class RecordClauses:
         winners = [number for number, answer in enumerate(answers) if answer is not None]
         assert len(winners) == 1
         assert await values(store, "worker") == {"one": b"%d" % winners[0]}
+
+
+class HealthClauses:
+    """What `examine` does, on a store that has it."""
+
+    async def test_examining_changes_nothing_and_names_the_tier(self, store: Store) -> None:
+        """X1: and each finding that is not green says what to do about it."""
+        if not isinstance(store, Examined):
+            pytest.skip("the store is not examined")
+        await add(store, a_task(), a_task())
+        task = await claim_one(store)
+        before = await store.tally()
+
+        examination = await store.examine()
+
+        assert examination.tier in TIERS
+        assert [finding.what for finding in examination.findings].count("durability") >= 1
+        assert all(bool(finding.remedy) == (finding.level is not Level.GREEN) for finding in examination.findings)
+        assert await store.tally() == before
+        assert await store.get([task.id]) == [task]
