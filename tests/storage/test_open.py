@@ -24,7 +24,7 @@ assert {modules!r} <= sys.modules.keys()
         ("sqlite:///tasks.db", None, {"sqlite.store"}),
         (REDIS, None, {"redis.store"}),
         (POSTGRES, None, {"postgres.store"}),
-        (REDIS, POSTGRES, {"redis.outbox", "journal.open"}),
+        (REDIS, POSTGRES, {"redis.outbox", "journal.store"}),
     ],
 )
 def test_what_opens_a_store_is_imported_when_it_is_prepared(url: str, journal: str | None, modules: set[str]) -> None:

@@ -95,7 +95,7 @@ def prepare_store(url: str, *, journal: str | None = None) -> None:
     scheme = _scheme(url).partition("+")[0]
     # What is not installed is for `open_store` to say.
     with contextlib.suppress(ImportError):
-        for module in (_MODULES[scheme],) if journal is None else ("redis.outbox", "journal.open"):
+        for module in (_MODULES[scheme],) if journal is None else ("redis.outbox", "journal.store"):
             importlib.import_module(f"fairlead.storage.{module}")
 
 
@@ -172,7 +172,7 @@ async def _open_with_journal(
     credentials: Credentials | None,
     journal_credentials: Credentials | None,
 ) -> Store:
-    from fairlead.storage.journal.open import open_journal
+    from fairlead.storage.journal.store import open_journal
     from fairlead.storage.redis.outbox import open_noting_redis
 
     hot = await open_noting_redis(url, blocking=blocking, credentials=credentials)

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 from fairlead.storage.journal.journal import PACKAGE, Journal
-from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.url import JournalAddress, parse_journal
 from fairlead.storage.postgres.schema import migrate_at
 from tests.servers.postgres import PostgresServer, started
 from tests.servers.redis import RedisServer, started_single
 from tests.storage.journal.current import CurrentStore
+from tests.storage.journal.noting_memory import NotingMemoryStore
 
 _numbers = itertools.count()
 

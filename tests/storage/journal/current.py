@@ -5,7 +5,7 @@ from __future__ import annotations
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Task
 from fairlead.storage.journal.duties import Flusher
-from fairlead.storage.journal.search import Search
+from fairlead.storage.journal.rows import Search
 from fairlead.storage.journal.store import JournalStore
 from fairlead.storage.values import Tally
 

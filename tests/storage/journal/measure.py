@@ -21,7 +21,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import Lease, Priority, State, Task
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.search import Search
+from fairlead.storage.journal.rows import Search
 from fairlead.storage.journal.store import JournalStore
 from fairlead.storage.journal.url import parse_journal
 from fairlead.storage.redis.outbox import open_noting_redis

@@ -12,12 +12,12 @@ from fairlead.core.events import Completed
 from fairlead.core.instant import HOUR, SECOND, Span
 from fairlead.storage.journal.duties import Flusher, Leaver, Reconciler
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.outbox import HIDDEN
 from fairlead.storage.journal.url import JournalAddress
 from fairlead.testing.builders import a_task, some_tasks
 from fairlead.testing.steps import add, claim_one, ids, settle
 from tests.storage.journal.current import CurrentStore
+from tests.storage.journal.noting_memory import NotingMemoryStore
 
 _NOW = """
 CREATE OR REPLACE FUNCTION "{schema}".now() RETURNS bigint LANGUAGE sql VOLATILE

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import settings
 
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.url import parse_journal
 from fairlead.storage.protocol import Store
 from fairlead.testing.contract import StoreContract
@@ -17,6 +16,7 @@ from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.strategies import STEADY
 from tests.storage.journal.conftest import empty
 from tests.storage.journal.current import CurrentStore
+from tests.storage.journal.noting_memory import NotingMemoryStore
 
 
 class TestJournalOverMemory(StoreContract):

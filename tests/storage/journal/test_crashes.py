@@ -11,12 +11,12 @@ from fairlead.core.instant import DAY
 from fairlead.core.task import State
 from fairlead.storage.journal.duties import Flusher, Leaver, Pruner, Reconciler
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.outbox import HIDDEN
 from fairlead.storage.values import Added, Change, KeyHeld, Known, Seen, Verdict
 from fairlead.testing.builders import NOW, a_claim, a_failure, a_removal, a_task, seen, some_tasks
 from fairlead.testing.steps import add, apply_one, claim_one, ids, read, settle
 from tests.storage.journal.current import CurrentStore
+from tests.storage.journal.noting_memory import NotingMemoryStore
 
 
 class Dies(Exception):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fairlead.core.health.diagnosis import JOURNAL, MEMORY, Level
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.store import JournalStore
 from fairlead.storage.journal.url import parse_journal
+from tests.storage.journal.noting_memory import NotingMemoryStore
 
 
 async def test_both_are_looked_at(hot: NotingMemoryStore, journal: Journal) -> None:

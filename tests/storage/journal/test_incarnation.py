@@ -22,7 +22,6 @@ from fairlead.engine.submit import Submitted
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.incarnation import Condition, Incarnation, condition_of
 from fairlead.storage.journal.journal import Journal, Mark, candidate
-from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.outbox import ROOT
 from fairlead.storage.journal.rebuild import Rebuilt
 from fairlead.storage.journal.store import JournalStore
@@ -34,6 +33,7 @@ from fairlead.testing.builders import NOW, a_claim, a_decision, a_settle, a_task
 from fairlead.testing.steps import add, claim_one, ids
 from tests.servers.redis import RedisServer, started_cluster
 from tests.storage.journal.current import CurrentStore
+from tests.storage.journal.noting_memory import NotingMemoryStore
 from tests.storage.journal.waiting import until
 
 MARK = Mark("tide", 3, True, (7, 9))

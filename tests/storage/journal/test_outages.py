@@ -13,15 +13,14 @@ from fairlead.core.settings import Rules
 from fairlead.core.task import State
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.journal import Journal, Rows
-from fairlead.storage.journal.memory_outbox import NotingMemoryStore
-from fairlead.storage.journal.open import open_journal
 from fairlead.storage.journal.outbox import HIDDEN
-from fairlead.storage.journal.store import JournalStore
+from fairlead.storage.journal.store import JournalStore, open_journal
 from fairlead.storage.journal.url import parse_journal
 from fairlead.storage.values import Added, Filter, Verdict
 from fairlead.testing.builders import NOW, a_claim, a_removal, a_settle, a_task, some_tasks
 from fairlead.testing.steps import add, claim_one, ids, settle
 from tests.servers.postgres import PostgresServer, started
+from tests.storage.journal.noting_memory import NotingMemoryStore
 from tests.storage.journal.waiting import until
 
 pytestmark = pytest.mark.slow

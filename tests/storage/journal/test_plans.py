@@ -19,8 +19,7 @@ from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Priority, State
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.search import Search, searching
-from fairlead.storage.journal.statements import Statements
+from fairlead.storage.journal.rows import Search, Statements, searching
 from fairlead.storage.journal.url import JournalAddress, parse_journal
 from fairlead.storage.postgres.connection.connect import connect
 from fairlead.storage.values import Filter

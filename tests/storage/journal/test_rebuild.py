@@ -15,7 +15,6 @@ from fairlead.storage.journal import rebuild as rebuilding
 from fairlead.storage.journal.duties import Flusher, Reconciler
 from fairlead.storage.journal.incarnation import Incarnation
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.rebuild import Rebuilt, Recovery
 from fairlead.storage.journal.url import JournalAddress
 from fairlead.storage.values import Change, KeyHeld, Verdict
@@ -33,6 +32,7 @@ from fairlead.testing.builders import (
 from fairlead.testing.steps import add, claim_one, ids, settle
 from fairlead.testing.vandalism import emptied
 from tests.storage.journal.current import CurrentStore
+from tests.storage.journal.noting_memory import NotingMemoryStore
 from tests.storage.journal.test_redis import damage_row
 
 

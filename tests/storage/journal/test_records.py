@@ -8,10 +8,10 @@ from fairlead.admin.keys import service as keys
 from fairlead.engine import queue_cache, scheduler, worker_records, worker_tasks
 from fairlead.engine.events import feed
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory_outbox import NotingMemoryStore
 from fairlead.storage.journal.records import PASSING
 from fairlead.storage.values import Record
 from tests.storage.journal.current import CurrentStore
+from tests.storage.journal.noting_memory import NotingMemoryStore
 
 
 async def test_a_record_outlives_the_hot_store(store: CurrentStore, journal: Journal) -> None:

@@ -11,14 +11,14 @@ from fairlead.core.task import Failure, Reason, State, Task
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.journal.duties import Flusher, Leaver
 from fairlead.storage.journal.journal import Journal
-from fairlead.storage.journal.memory_outbox import NotingMemoryStore
-from fairlead.storage.journal.search import Search
+from fairlead.storage.journal.rows import Search
 from fairlead.storage.journal.store import JournalStore
 from fairlead.storage.journal.url import JournalAddress
 from fairlead.storage.values import Filter
 from fairlead.testing.builders import NOW, a_claim, a_removal, a_task
 from fairlead.testing.steps import add, claim_one, ids, settle
 from tests.storage.journal.current import CurrentStore
+from tests.storage.journal.noting_memory import NotingMemoryStore
 
 
 async def found(store: CurrentStore, search: Search) -> set[str]:

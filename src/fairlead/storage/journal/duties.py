@@ -16,9 +16,8 @@ from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Span
 from fairlead.core.task import Task
-from fairlead.storage.journal.dependencies import named_by, standing
 from fairlead.storage.journal.incarnation import Incarnation
-from fairlead.storage.journal.journal import Journal, Place, Rows
+from fairlead.storage.journal.journal import Journal, Place, Rows, named_by, standing
 from fairlead.storage.journal.outbox import Done, HotStore, Note
 from fairlead.storage.values import Apart, Change, KeyHeld, KeyUnknown, Missing, Seen
 

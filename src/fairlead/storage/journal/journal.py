@@ -7,7 +7,7 @@ nothing, whoever does it and in whatever order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -20,9 +20,15 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import State, Task
 from fairlead.storage.journal.availability import Reach, ReachedConnections
-from fairlead.storage.journal.rows import asked_columns, requires_in, status_columns, tasks_in
-from fairlead.storage.journal.search import Search, searching
-from fairlead.storage.journal.statements import Statements
+from fairlead.storage.journal.rows import (
+    Search,
+    Statements,
+    asked_columns,
+    requires_in,
+    searching,
+    status_columns,
+    tasks_in,
+)
 from fairlead.storage.journal.url import JournalAddress, parse_journal
 from fairlead.storage.postgres import binary_arrays, health, schema
 from fairlead.storage.postgres.connection.pool import AsyncConnections, BlockingConnections, Connections
@@ -326,3 +332,26 @@ def _is_id(task_id: TaskId) -> bool:
         return len(bytes.fromhex(task_id)) == 16 and len(task_id) == 32
     except ValueError:
         return False
+
+
+def named_by(tasks: Iterable[Task]) -> set[TaskId]:
+    """All that these tasks wait for."""
+    waiting = (task.spec.after for task in tasks if task.status.waits)
+    return {named for after in waiting if after is not None for named in after.tasks}
+
+
+async def standing(rows: Rows, named: Collection[TaskId]) -> dict[TaskId, State]:
+    """How those of these tasks stand that the journal has."""
+    if not named:
+        return {}
+    versions = await rows.versions(sorted(named))
+    return {task_id: state for task_id, (_, state) in versions.items()}
+
+
+async def standing_after_loss(rows: Rows, tasks: Iterable[Task]) -> dict[TaskId, State]:
+    """How those stand that these tasks, which were stored before, wait for.
+
+    What even the journal has not has ended long ago. If it did not complete, the task that waits has counted it.
+    """
+    named = named_by(tasks)
+    return dict.fromkeys(named, State.COMPLETED) | await standing(rows, named)

@@ -23,10 +23,9 @@ from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.lifecycle import rebuilt
 from fairlead.core.settings import Rules
 from fairlead.core.task import State, Task
-from fairlead.storage.journal.dependencies import standing_after_loss
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.incarnation import Condition, Incarnation
-from fairlead.storage.journal.journal import FIRST_ID, Journal, Page, Place, Rows
+from fairlead.storage.journal.journal import FIRST_ID, Journal, Page, Place, Rows, standing_after_loss
 from fairlead.storage.journal.outbox import HotStore
 from fairlead.storage.values import Added, KeyHeld
 

@@ -15,17 +15,24 @@ must not stop its queue for as long.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Final
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from fairlead.core.errors import StoreUnavailable
-from fairlead.core.health.quarantine import QUARANTINE
+from fairlead.core.errors import StoreError, StoreUnavailable
+from fairlead.core.health.quarantine import QUARANTINE, Quarantined
+from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND
+from fairlead.core.task import Task
 from fairlead.storage.deadline import Budget, timed
 from fairlead.storage.journal.journal import Journal
+from fairlead.storage.journal.outbox import HotStore
 from fairlead.storage.protocol import Store
+from fairlead.storage.quarantine import UNDECODABLE, Damage, Quarantine, Removal, revive_parts
 from fairlead.storage.values import Record
 
 PASSING: Final = frozenset(
@@ -40,6 +47,9 @@ PASSING: Final = frozenset(
 REMEMBERED: Final = frozenset({"key", "queue", "type", "circuit", QUARANTINE})
 """The kinds without which nobody could be let in and nothing claimed: while the journal is out of reach they are read
 as they were last known, for a stated time."""
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_quarantined: Final = msgspec.msgpack.Decoder(Quarantined).decode
 
 _PATIENCE: Final = 1.0
 """Seconds that the journal has to say how records stand that are known."""
@@ -112,3 +122,50 @@ class JournalRecords:
     @timed
     async def _scan_soon(self, kind: str) -> list[Record]:
         return await self._kept.scan(kind)
+
+
+def quarantine_of(hot: HotStore, journal: Journal, records: JournalRecords) -> Quarantine:
+    """What the hot store does about tasks that it cannot decode, beside a journal that still has them.
+
+    What the journal knows of such a task is kept with its bytes, so that it can be put back as it was last known.
+    """
+    quarantine = hot.quarantine
+    remove, revive = quarantine.remove, quarantine.revive
+
+    async def remove_everywhere(damage: Damage) -> Removal:
+        removal = await remove(damage)
+        if removal is Removal.REMOVED:
+            # The removal is noted, so the flusher repeats it.
+            with contextlib.suppress(StoreError):
+                await journal.remove([damage.id])
+        return removal
+
+    def revive_either(quarantined: Quarantined) -> Task:
+        try:
+            return revive(quarantined)
+        except UNDECODABLE:
+            return revive_parts(quarantined)
+
+    quarantine.records = _Keeper(journal, records)
+    quarantine.remove = remove_everywhere
+    quarantine.revive = revive_either
+    return quarantine
+
+
+class _Keeper:
+    """Keeps tasks that were set aside as records, with what the journal knows of them."""
+
+    def __init__(self, journal: Journal, records: JournalRecords) -> None:
+        self._journal = journal
+        self._records = records
+
+    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
+        quarantined = _decode_quarantined(value)
+        with contextlib.suppress(StoreUnavailable):
+            for task in (await self._journal.get([TaskId(quarantined.name)])).values():
+                known = {"spec": _encode(task.spec), "status": _encode(task.status)}
+                value = _encode(replace(quarantined, parts=quarantined.parts | known))
+        return await self._records.put(kind, name, value, expected=expected)
+
+    async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
+        return await self._records.drop(kind, name, expected=expected)

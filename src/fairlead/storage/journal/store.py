@@ -16,14 +16,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from fairlead.core.errors import (
     FairleadError,
+    InvalidSettings,
     InvalidTask,
     StoreError,
     StoreFull,
@@ -32,24 +33,24 @@ from fairlead.core.errors import (
     StoreUnavailable,
 )
 from fairlead.core.health.diagnosis import Examination
-from fairlead.core.health.quarantine import Quarantined
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.settings import Rules
 from fairlead.core.task import Entry, State, Task
+from fairlead.storage.credentials import Credentials, with_credentials
 from fairlead.storage.deadline import Budget, patience_of, share, timed, timed_store
 from fairlead.storage.journal import health
-from fairlead.storage.journal.dependencies import named_by, standing, standing_after_loss
+from fairlead.storage.journal.change import apply_in_journal
 from fairlead.storage.journal.duties import Duties
 from fairlead.storage.journal.incarnation import Incarnation
-from fairlead.storage.journal.journal import Journal, Rows
+from fairlead.storage.journal.journal import Journal, named_by, standing
 from fairlead.storage.journal.outbox import HotStore
-from fairlead.storage.journal.rebuild import Rebuilt, Recovery, Tell, put_back
-from fairlead.storage.journal.records import JournalRecords
-from fairlead.storage.journal.search import Search
-from fairlead.storage.protocol import Clocked, Prompt
-from fairlead.storage.quarantine import UNDECODABLE, Damage, Quarantine, Removal, revive_parts
-from fairlead.storage.steps import ends, judged
+from fairlead.storage.journal.rebuild import Rebuilt, Recovery, Tell
+from fairlead.storage.journal.records import JournalRecords, quarantine_of
+from fairlead.storage.journal.rows import Search
+from fairlead.storage.journal.url import parse_journal
+from fairlead.storage.protocol import Clocked, Prompt, Store
+from fairlead.storage.quarantine import Quarantine
 from fairlead.storage.values import (
     Added,
     Beat,
@@ -72,9 +73,6 @@ from fairlead.storage.values import (
 _NOTED_FIRST: Final[Span] = 5 * SECOND
 """How long a note waits that is made before its task is there."""
 
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode_quarantined: Final = msgspec.msgpack.Decoder(Quarantined).decode
-
 _PATIENCE: Final = 1.0
 """Seconds for which a journal that was out of reach is not asked again, when it is not required."""
 
@@ -92,7 +90,7 @@ class JournalStore:
             blocking=journal.blocking,
         )
         self._records = JournalRecords(hot, journal)
-        self.quarantine = _quarantine(hot, journal, self._records)
+        self.quarantine = quarantine_of(hot, journal, self._records)
         self._rows = Quarantine(self._records, journal.set_aside, journal.locate, beside=self.quarantine)
         self._incarnation = Incarnation(hot, journal)
         self._recovery = Recovery(hot, journal, self._incarnation)
@@ -398,104 +396,12 @@ class JournalStore:
             await self._clear()
             if not stored:
                 return [Verdict.MISSING] * len(changes)
-            return await self._apply_in_journal(changes)
+            return await apply_in_journal(self.hot, self.journal, changes)
         except (StoreUnavailable, StoreRefused):
             # A worker whose task is gone has lost its lease, and goes on; anyone else must be told that we cannot know.
             if any(not isinstance(change.guard, Held) for change in changes):
                 raise
             return [Verdict.MISSING] * len(changes)
-
-    async def _apply_in_journal(self, changes: Sequence[Change]) -> list[Verdict]:
-        ids = list(dict.fromkeys(change.id for change in changes))
-
-        ended: dict[TaskId, State] = {}
-
-        async def work(rows: Rows) -> tuple[list[Verdict | None], list[Task]]:
-            back = {task.id for task in await self.hot.get(ids) if task is not None}
-            stored: dict[TaskId, Task | None] = dict(await rows.get(ids))
-            touched: dict[TaskId, Task | None] = {}
-            verdicts: list[Verdict | None] = []
-            for change in changes:
-                if change.id in back:
-                    verdicts.append(None)
-                    continue
-                task = stored.get(change.id)
-                verdict = judged(change, None if task is None else task.status)
-                if task is not None and verdict is Verdict.APPLIED:
-                    changed = None if change.status is None else Task(task.spec, change.status)
-                    stored[change.id] = touched[change.id] = changed
-                    if ends(task.status, change.status):
-                        ended[change.id] = State.CANCELLED if changed is None else changed.state
-                verdicts.append(verdict)
-            if replaced := [task for task in touched.values() if task is not None]:
-                await rows.update(sorted(replaced, key=lambda task: task.id), accepted=True)
-            if removed := [task_id for task_id, task in touched.items() if task is None]:
-                await rows.remove(removed)
-            return verdicts, [task for task in replaced if task.state.waiting]
-
-        verdicts, revived = await self.journal.alone(work)
-        await put_back(self.hot, revived, await standing_after_loss(self.journal, revived))
-        last = bool(ended) and await self.hot.count_ends(ended)
-        again = iter(
-            await self.hot.apply([c for c, verdict in zip(changes, verdicts, strict=True) if verdict is None])
-            if None in verdicts
-            else []
-        )
-        return [
-            next(again)
-            if verdict is None
-            else Verdict.RELEASED
-            if last and verdict is Verdict.APPLIED and change.id in ended
-            else verdict
-            for change, verdict in zip(changes, verdicts, strict=True)
-        ]
-
-
-def _quarantine(hot: HotStore, journal: Journal, records: JournalRecords) -> Quarantine:
-    """What the hot store does about tasks that it cannot decode, beside a journal that still has them.
-
-    What the journal knows of such a task is kept with its bytes, so that it can be put back as it was last known.
-    """
-    quarantine = hot.quarantine
-    remove, revive = quarantine.remove, quarantine.revive
-
-    async def remove_everywhere(damage: Damage) -> Removal:
-        removal = await remove(damage)
-        if removal is Removal.REMOVED:
-            # The removal is noted, so the flusher repeats it.
-            with contextlib.suppress(StoreError):
-                await journal.remove([damage.id])
-        return removal
-
-    def revive_either(quarantined: Quarantined) -> Task:
-        try:
-            return revive(quarantined)
-        except UNDECODABLE:
-            return revive_parts(quarantined)
-
-    quarantine.records = _Keeper(journal, records)
-    quarantine.remove = remove_everywhere
-    quarantine.revive = revive_either
-    return quarantine
-
-
-class _Keeper:
-    """Keeps tasks that were set aside as records, with what the journal knows of them."""
-
-    def __init__(self, journal: Journal, records: JournalRecords) -> None:
-        self._journal = journal
-        self._records = records
-
-    async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
-        quarantined = _decode_quarantined(value)
-        with contextlib.suppress(StoreUnavailable):
-            for task in (await self._journal.get([TaskId(quarantined.name)])).values():
-                known = {"spec": _encode(task.spec), "status": _encode(task.status)}
-                value = _encode(replace(quarantined, parts=quarantined.parts | known))
-        return await self._records.put(kind, name, value, expected=expected)
-
-    async def drop(self, kind: str, name: str, *, expected: int | None = None) -> bool:
-        return await self._records.drop(kind, name, expected=expected)
 
 
 def _fresher(task: Task, hot: Task | None) -> Task:
@@ -503,3 +409,27 @@ def _fresher(task: Task, hot: Task | None) -> Task:
     if hot is None or hot.status.version != task.status.version:
         return task
     return replace(task, status=hot.status)
+
+
+async def open_journal(
+    hot: Store, url: str, *, blocking: bool = False, credentials: Credentials | None = None
+) -> JournalStore:
+    """A store over this hot store and the journal at this URL.
+
+    A journal that is out of reach is no reason for workers not to start: it is asked again when it is needed.
+    """
+    if not isinstance(hot, HotStore):
+        raise InvalidSettings("only a Redis store can have a journal behind it; use redis://host as the store URL")
+    address = parse_journal(url)
+    journal = Journal(replace(address, database=with_credentials(address.database, credentials)), blocking=blocking)
+    store = JournalStore(hot, journal)
+    with share(1, journal.address.database.timeout):
+        try:
+            await journal.ensure()
+        except StoreUnavailable as error:
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        except BaseException:
+            await journal.close()
+            raise
+        await store.begin()
+    return store

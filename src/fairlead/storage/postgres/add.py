@@ -25,9 +25,9 @@ from fairlead.storage.postgres.columns import (
     plain_columns,
     route_columns,
 )
+from fairlead.storage.postgres.connection.connect import Contradicted
 from fairlead.storage.postgres.connection.pool import Connections
 from fairlead.storage.postgres.connection.session import Session
-from fairlead.storage.postgres.errors import Contradicted
 from fairlead.storage.postgres.rows import STATES, task_id_of
 from fairlead.storage.postgres.statements import Statements, rounds
 from fairlead.storage.postgres.url import Address

@@ -14,9 +14,8 @@ from typing import Final
 import psycopg
 
 from fairlead.core.errors import StoreMismatch
-from fairlead.storage.postgres.connection.connect import LimitedConnection, limit, open_connection
+from fairlead.storage.postgres.connection.connect import LimitedConnection, limit, named, open_connection
 from fairlead.storage.postgres.connection.session import Session
-from fairlead.storage.postgres.errors import named
 from fairlead.storage.postgres.statements import Statement
 from fairlead.storage.postgres.url import Address, parse
 

@@ -17,7 +17,7 @@ import psycopg
 
 from fairlead.core.errors import StoreUnavailable
 from fairlead.storage.deadline import Budget, left, timed
-from fairlead.storage.postgres.connection.connect import connect, connect_async
+from fairlead.storage.postgres.connection.connect import connect, connect_async, may_retry, named, timed_out
 from fairlead.storage.postgres.connection.session import (
     AsyncSession,
     BlockingSession,
@@ -25,7 +25,6 @@ from fairlead.storage.postgres.connection.session import (
     Row,
     Session,
 )
-from fairlead.storage.postgres.errors import may_retry, named, timed_out
 from fairlead.storage.postgres.statements import Statement
 from fairlead.storage.postgres.url import Address
 
