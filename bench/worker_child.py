@@ -7,7 +7,7 @@ import sys
 import time
 
 from fairlead import Fairlead, Metrics
-from fairlead.engine.events.observers import Observer
+from fairlead.engine.events.types import Observer
 from fairlead.worker.logs import LogSetup, log_handler, start_logging
 from fairlead.worker.process import _loop_factory
 from fairlead.worker.task_log import TransitionLog

@@ -12,7 +12,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Failure, Task
 from fairlead.engine.engine import Settlement
-from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.events.types import Happening, Occurrence
 from fairlead.engine.runtime.clock import ManualClock
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from fairlead.engine.metrics.prometheus import Family, Samples, render
+from fairlead.engine.metrics.names import Family, Samples, render
 
 
 class Read:

@@ -17,7 +17,7 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.admin.sweeper import Sweeper
 from fairlead.core.instant import DAY, SECOND
 from fairlead.core.submission import Submission
-from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.events.types import Happening, Occurrence
 from fairlead.storage.open import open_store
 
 _BATCH = 5_000

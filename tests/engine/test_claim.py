@@ -11,7 +11,7 @@ from fairlead.core.instant import HOUR, MINUTE, SECOND
 from fairlead.core.queues.order import HeadStart, Strict, Weighted
 from fairlead.core.settings import Settings
 from fairlead.core.task import Priority, Progress, State, Task
-from fairlead.engine.events.observers import Happening
+from fairlead.engine.events.types import Happening
 from fairlead.storage.values import Beat, Pulse
 from tests.engine.building import Bench
 

@@ -19,8 +19,7 @@ from fairlead.core.task import Priority, Task
 from fairlead.core.transitions import TRANSITIONS
 from fairlead.engine.engine import Settlement
 from fairlead.engine.metrics.collector import MOST_DURATIONS, MOST_NAMES, Metrics, measured
-from fairlead.engine.metrics.names import CATALOGUE, DURATION
-from fairlead.engine.metrics.prometheus import Family, Histogram, MetricKind, MetricSource, render
+from fairlead.engine.metrics.names import CATALOGUE, DURATION, Family, Histogram, MetricKind, MetricSource, render
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Lagging, Upkept
 from fairlead.storage.values import Filter, Tally

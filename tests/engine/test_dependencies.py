@@ -13,7 +13,7 @@ from fairlead.core.instant import DAY, HOUR, MINUTE, Instant
 from fairlead.core.submission import AFTER_LIMIT, Submission
 from fairlead.core.task import OnFailure, Reason, State, Task
 from fairlead.engine.engine import Submitted
-from fairlead.engine.events.observers import Happening
+from fairlead.engine.events.types import Happening
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from tests.engine.building import BOOM, Bench, a_wish

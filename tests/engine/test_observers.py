@@ -8,7 +8,7 @@ from fairlead.core.events import CancelConfirmed, Completed, Failed, HandedBack,
 from fairlead.core.instant import DAY, SECOND
 from fairlead.core.task import State
 from fairlead.engine.engine import Settlement
-from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.events.types import Happening, Occurrence
 from tests.engine.building import BOOM, Bench, a_wish
 
 

@@ -16,7 +16,7 @@ from fairlead.core.instant import DAY, MILLISECOND, MINUTE, SECOND
 from fairlead.core.operation import LEASE, Action, NewOperation, Operation, Stage
 from fairlead.core.query.parser import parse_query
 from fairlead.core.task import Priority, State, Task
-from fairlead.engine.events.observers import Happening
+from fairlead.engine.events.types import Happening
 from fairlead.storage.protocol import Lagging, Store
 from fairlead.storage.values import Filter
 from fairlead.testing.builders import a_task

@@ -10,7 +10,7 @@ from fairlead.core.errors import InvalidTask
 from fairlead.core.instant import HOUR, SECOND
 from fairlead.core.queues.queue import PurgeCount
 from fairlead.core.task import State, Task
-from fairlead.engine.events.observers import Happening
+from fairlead.engine.events.types import Happening
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Lagging, Store
 from fairlead.storage.values import Change, Filter, Verdict

@@ -24,7 +24,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import State
 from fairlead.core.tenancy import Role
 from fairlead.engine.events.feed import forget_feed
-from fairlead.engine.events.observers import Watcher
+from fairlead.engine.events.types import Watcher
 from fairlead.engine.runtime.clock import ManualClock
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store

@@ -17,7 +17,7 @@ from fairlead.core.identity import WorkerId
 from fairlead.core.instant import Instant
 from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
-from fairlead.engine.events.observers import Watcher
+from fairlead.engine.events.types import Watcher
 from fairlead.engine.runtime.clock import ManualClock
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.sqlite.store import SqliteStore

@@ -14,7 +14,7 @@ from fairlead.core.schedule import Missed, Overlap, Schedule, moment_of
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, State, Task
-from fairlead.engine.events.observers import Happening
+from fairlead.engine.events.types import Happening
 from fairlead.engine.runtime.clock import ManualClock
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.memory import MemoryStore

@@ -12,7 +12,7 @@ from fairlead.core.instant import SECOND
 from fairlead.core.settings import Settings
 from fairlead.core.task import Reason, State, Task
 from fairlead.engine.engine import Settlement
-from fairlead.engine.events.observers import Happening
+from fairlead.engine.events.types import Happening
 from tests.engine.building import BOOM, Bench
 
 

@@ -15,7 +15,7 @@ from fairlead.core.queues.queue import QueueSettings
 from fairlead.core.schedule import Schedule
 from fairlead.core.task import State, Task
 from fairlead.engine.engine import Submitted
-from fairlead.engine.events.observers import Happening
+from fairlead.engine.events.types import Happening
 from fairlead.storage.protocol import Store
 from tests.engine.building import BOOM, Bench, a_wish
 

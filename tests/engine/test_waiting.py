@@ -12,7 +12,7 @@ from fairlead.core.circuit import CircuitSettings
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import State, Task
-from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.events.types import Happening, Occurrence
 from fairlead.engine.runtime.clock import FollowingClock, ManualClock
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Claim

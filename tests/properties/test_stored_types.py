@@ -55,7 +55,7 @@ from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.worker_records import WorkerRecord
 from fairlead.storage.journal import rows
 from fairlead.storage.memory import MemoryStore
-from fairlead.storage.redis import codec
+from fairlead.storage.redis import keys
 from fairlead.storage.redis.keys import Keys
 from fairlead.testing.builders import NOW, a_beat, an_id
 
@@ -325,7 +325,7 @@ def _check_read_again(task: Any) -> None:
     assert _same(decode(encode(task.spec), type=Spec), task.spec)
     assert _same(decode(encode(task.status), type=Status), task.status)
     kind = Keys("fl").kind(task.lane)
-    assert _same(codec.task_of(task.id, codec.task_value(task, kind)), task)
+    assert _same(keys.task_of(task.id, keys.task_value(task, kind)), task)
     rows.asked_columns([task])
     rows.status_columns([task])
 

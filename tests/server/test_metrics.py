@@ -14,8 +14,14 @@ from fairlead.core.schedule import Schedule
 from fairlead.core.settings import Settings
 from fairlead.core.task import Lane, Priority, State
 from fairlead.engine.metrics.collector import MOST_NAMES
-from fairlead.engine.metrics.names import CAPACITY_USED, CATALOGUE, HEARTBEAT_FAILURES, JOURNAL_BEHIND, STORE_INTACT
-from fairlead.engine.metrics.prometheus import MetricSource
+from fairlead.engine.metrics.names import (
+    CAPACITY_USED,
+    CATALOGUE,
+    HEARTBEAT_FAILURES,
+    JOURNAL_BEHIND,
+    STORE_INTACT,
+    MetricSource,
+)
 from fairlead.engine.stats import stats_of
 from fairlead.engine.worker_records import WORKER_WORDS
 from fairlead.server.routes.metrics import gauges

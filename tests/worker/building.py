@@ -19,7 +19,7 @@ from fairlead.core.retry import Backoff
 from fairlead.core.settings import Defaults, Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Reason, State, Task
-from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.events.types import Happening, Occurrence
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Change, Seen, Verdict

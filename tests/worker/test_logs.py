@@ -18,7 +18,7 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.core.events import CancelConfirmed, Completed, Failed, HandedBack
 from fairlead.core.instant import HOUR, SECOND
 from fairlead.core.task import Priority
-from fairlead.engine.events.observers import Happening
+from fairlead.engine.events.types import Happening
 from fairlead.worker.logs import LogSetup, log_handler, start_logging
 from fairlead.worker.task_log import LEVELS, TransitionLog
 from tests.engine.building import BOOM, Bench

@@ -12,7 +12,7 @@ import pytest
 
 from fairlead import current_task
 from fairlead.core.task import Reason, State, Task
-from fairlead.engine.events.observers import Happening
+from fairlead.engine.events.types import Happening
 from tests.worker import isolated
 from tests.worker.building import Crew, eventually, reasons
 

@@ -20,7 +20,7 @@ from fairlead.core.identity import WorkerId, names_of
 from fairlead.core.settings import Settings
 from fairlead.core.submission import DEFAULT_QUEUE, check_parameters
 from fairlead.core.validation import Duration, bad_setting, check_type, shown
-from fairlead.engine.events.observers import Observer, Watcher
+from fairlead.engine.events.types import Observer, Watcher
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.credentials import Credentials
 from fairlead.storage.open import is_postgres, is_redis

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fairlead.app.app import Fairlead
 from fairlead.app.config import Configuration
-from fairlead.engine.events.observers import Observer
+from fairlead.engine.events.types import Observer
 from fairlead.worker.builtin import BuiltinSettings, builtin_handlers
 
 

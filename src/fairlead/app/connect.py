@@ -13,7 +13,7 @@ from fairlead.client.http.transport import Address, check_address, is_remote
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.settings import Settings
 from fairlead.core.validation import bad_setting, check_type
-from fairlead.engine.events.observers import Observer
+from fairlead.engine.events.types import Observer
 from fairlead.storage.credentials import Credentials, with_command
 from fairlead.storage.open import check_credentials, check_journal, check_url, is_postgres, is_redis
 

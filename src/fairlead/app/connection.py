@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 from fairlead.admin.engine import AdminEngine
 from fairlead.admin.facade import Facade
 from fairlead.core.settings import Settings
-from fairlead.engine.events.observers import Observer
+from fairlead.engine.events.types import Observer
 from fairlead.engine.runtime.clock import Clock
 from fairlead.engine.runtime.inline import run_inline, sleep_inline
 from fairlead.storage.credentials import Credentials, named

@@ -20,7 +20,7 @@ from fairlead.app.config import Configuration
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.secret_mask import masked
 from fairlead.core.settings import Settings
-from fairlead.engine.events.observers import Observer
+from fairlead.engine.events.types import Observer
 
 log = logging.getLogger("fairlead.cli")
 

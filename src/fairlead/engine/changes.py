@@ -16,7 +16,7 @@ from fairlead.core.task import Status, Task
 from fairlead.engine import dependencies
 from fairlead.engine.circuit_breaker import Breakers
 from fairlead.engine.events.feed import Publisher
-from fairlead.engine.events.observers import Happening, Observer, Occurrence, Watcher, happening_of
+from fairlead.engine.events.types import Happening, Observer, Occurrence, Watcher, happening_of
 from fairlead.engine.metrics.throughput import Promotions, ThroughputMeter
 from fairlead.engine.queue_cache import QueueCache
 from fairlead.engine.records import Records

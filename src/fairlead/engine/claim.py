@@ -16,7 +16,7 @@ from fairlead.core.identity import TaskId, WorkerId, registered_token, registrat
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Task
 from fairlead.engine.changes import TaskChanges, changed
-from fairlead.engine.events.observers import Happening, tell_foreign
+from fairlead.engine.events.types import Happening, tell_foreign
 from fairlead.engine.runtime.clock import FollowingClock
 from fairlead.engine.runtime.ids import Chance, IdMaker
 from fairlead.engine.settle import Settlement, settle

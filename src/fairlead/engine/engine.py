@@ -22,7 +22,7 @@ from fairlead.engine.changes import TaskChanges, changed, seen
 from fairlead.engine.circuit_breaker import Breakers
 from fairlead.engine.claim import ClaimRequest, Claims
 from fairlead.engine.events.feed import Listener, Publisher
-from fairlead.engine.events.observers import Observer, Occurrence, Watcher, tell_set_aside
+from fairlead.engine.events.types import Observer, Occurrence, Watcher, tell_set_aside
 from fairlead.engine.leases import StoreLeases
 from fairlead.engine.queue_cache import QueueCache
 from fairlead.engine.records import Records

@@ -13,7 +13,7 @@ from fairlead.core.instant import Instant
 from fairlead.core.lifecycle import settlement
 from fairlead.core.task import Failure, Lease, Task
 from fairlead.engine.changes import TaskChanges, changed
-from fairlead.engine.events.observers import Happening
+from fairlead.engine.events.types import Happening
 from fairlead.storage.values import APPLIED, Held, Verdict
 
 

@@ -20,8 +20,7 @@ from fairlead.core.identity import WorkerId
 from fairlead.core.instant import HOUR, Instant, Span
 from fairlead.core.settings import Settings
 from fairlead.engine.events.feed import Publisher
-from fairlead.engine.events.observers import Watcher
-from fairlead.engine.events.types import EventType, WorkerData, WorkerEvent
+from fairlead.engine.events.types import EventType, Watcher, WorkerData, WorkerEvent
 from fairlead.engine.metrics.throughput import HourRow, Spent, Throughput, ThroughputMeter
 from fairlead.engine.queue_cache import BELL, WORKER_KIND, QueueCache
 from fairlead.engine.records import DecodedRecord, Form, Records, decoder

@@ -26,24 +26,22 @@ tasks whose retention is over are removed by whichever call comes first after th
 from fairlead.local.priority_queue import PriorityTaskQueue
 from fairlead.local.queue import TaskQueueManager, TaskSupervisor
 from fairlead.local.task import (
-    HeapHealth,
-    InvalidStateTransitionError,
-    QueueFullError,
-    Task,
-    TaskNotFoundError,
-    TaskPriority,
-    TaskStatus,
-)
-from fairlead.local.views import (
     CancelAnswer,
     CompleteAnswer,
+    HeapHealth,
+    InvalidStateTransitionError,
     MaintenanceReport,
     NextTask,
+    QueueFullError,
     RequeueAnswer,
     Statistics,
     StuckAnswer,
     SubmitAnswer,
+    Task,
+    TaskNotFoundError,
+    TaskPriority,
     TaskReport,
+    TaskStatus,
 )
 
 __all__ = [

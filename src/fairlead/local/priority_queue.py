@@ -30,23 +30,28 @@ from fairlead.core.validation import (
     shown_span,
 )
 from fairlead.engine.engine import Settlement
-from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.events.types import Happening, Occurrence
 from fairlead.engine.runtime.clock import Clock, SystemClock
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.local.task import (
     STATUS,
     HeapHealth,
     InvalidStateTransitionError,
+    MaintenanceReport,
     QueueFullError,
+    Statistics,
     Task,
     TaskNotFoundError,
     TaskPriority,
     TaskStatus,
+    backoff_of,
+    failure_of,
     moment_of,
+    policy_of,
     priority_of,
+    statistics_of,
     status_of,
 )
-from fairlead.local.views import MaintenanceReport, Statistics, backoff_of, failure_of, policy_of, statistics_of
 from fairlead.storage.memory import MemoryStore
 
 _TYPE: Final = "local"

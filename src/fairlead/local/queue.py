@@ -11,25 +11,23 @@ from fairlead.core.validation import Duration, bad_setting, check_flag, setting_
 from fairlead.engine.runtime.clock import Clock
 from fairlead.local.priority_queue import PriorityTaskQueue
 from fairlead.local.task import (
-    InvalidStateTransitionError,
-    QueueFullError,
-    Task,
-    TaskNotFoundError,
-    TaskPriority,
-    TaskStatus,
-    priority_of,
-)
-from fairlead.local.views import (
     CancelAnswer,
     CompleteAnswer,
+    InvalidStateTransitionError,
     MaintenanceReport,
     NextTask,
+    QueueFullError,
     RequeueAnswer,
     Statistics,
     StuckAnswer,
     SubmitAnswer,
+    Task,
+    TaskNotFoundError,
+    TaskPriority,
     TaskReport,
+    TaskStatus,
     next_task,
+    priority_of,
     report_of,
 )
 

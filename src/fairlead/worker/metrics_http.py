@@ -13,7 +13,7 @@ from typing import Final
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.validation import bad_setting, check_count, check_text
 from fairlead.engine.metrics.collector import Metrics
-from fairlead.engine.metrics.prometheus import MEDIA_TYPE, render
+from fairlead.engine.metrics.names import MEDIA_TYPE, render
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.worker.process import Service
 

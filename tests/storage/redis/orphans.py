@@ -11,9 +11,8 @@ from typing import Any
 
 from fairlead.core.identity import TaskId
 from fairlead.core.task import State, Task
-from fairlead.storage.redis.codec import task_of
 from fairlead.storage.redis.health_facts import is_known
-from fairlead.storage.redis.keys import CODES, TREES, Keys
+from fairlead.storage.redis.keys import CODES, TREES, Keys, task_of
 from tests.servers.redis import RedisServer
 
 

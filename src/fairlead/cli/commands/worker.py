@@ -24,7 +24,7 @@ from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured,
 from fairlead.cli.supervisor import Supervisor, command_of, leave_with
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.secret_mask import masked
-from fairlead.engine.events.observers import Observer
+from fairlead.engine.events.types import Observer
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.worker.worker import WorkerSettings

@@ -18,12 +18,12 @@ from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant, Span
 from fairlead.core.task import Progress
-from fairlead.engine.events.observers import Occurrence
 from fairlead.engine.events.types import (
     TYPES,
     CircuitEvent,
     EventType,
     FeedEvent,
+    Occurrence,
     QueueEvent,
     SkippedData,
     SkippedEvent,

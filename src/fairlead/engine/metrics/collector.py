@@ -17,9 +17,9 @@ from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, Priority, State, Task
 from fairlead.core.transitions import has_crashed, state_before
-from fairlead.engine.events.observers import Happening, Occurrence, Watcher, happening_of
+from fairlead.engine.events.types import Happening, Occurrence, Watcher, happening_of
 from fairlead.engine.metrics import names
-from fairlead.engine.metrics.prometheus import Family, Histogram, Samples, seconds
+from fairlead.engine.metrics.names import Family, Histogram, Samples, seconds
 from fairlead.storage.protocol import Store
 
 MOST_NAMES: Final = 200

@@ -14,7 +14,7 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import TaskNotFound
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Task
-from fairlead.engine.events.observers import Happening, Occurrence
+from fairlead.engine.events.types import Happening, Occurrence
 from fairlead.engine.runtime.event_loop import Batcher
 
 _FIRST_PAUSE: Final = 0.05

@@ -15,7 +15,7 @@ from fairlead.core.task import Priority, State
 from fairlead.core.tenancy import Role
 from fairlead.engine.metrics import names
 from fairlead.engine.metrics.collector import MOST_NAMES, OTHER
-from fairlead.engine.metrics.prometheus import MEDIA_TYPE, Family, Samples, render
+from fairlead.engine.metrics.names import MEDIA_TYPE, Family, Samples, render
 from fairlead.engine.queue_ages import AtRisk
 from fairlead.engine.stats import QueueStats, Stats
 from fairlead.engine.worker_records import WORKER_WORDS

@@ -14,8 +14,7 @@ from fairlead.core.task import After, State, Task
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, Word
-from fairlead.storage.redis.codec import task_value
-from fairlead.storage.redis.keys import CODES, Keys, Kind, id_bytes, id_text, moment_word
+from fairlead.storage.redis.keys import CODES, Keys, Kind, id_bytes, id_text, moment_word, task_value
 from fairlead.storage.redis.scripts import cut
 from fairlead.storage.redis.slot_registry import Registry
 from fairlead.storage.values import Added, Apart, Full, KeyHeld, KeyUnknown, Known, Missing, Receipt

@@ -13,8 +13,7 @@ from fairlead.storage.quarantine import Damage, Quarantine, Removal
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, Word
-from fairlead.storage.redis.codec import damage_of, encode, value_in
-from fairlead.storage.redis.keys import Keys, id_bytes, id_text, moment_word
+from fairlead.storage.redis.keys import Keys, damage_of, encode, id_bytes, id_text, moment_word, value_in
 from fairlead.storage.redis.scripts import cut
 from fairlead.storage.values import Beat, Change, Held, Pulse, Seen, Verdict
 

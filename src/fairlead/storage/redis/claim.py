@@ -16,10 +16,8 @@ from fairlead.core.task import Task
 from fairlead.storage.quarantine import Damage, Quarantine
 from fairlead.storage.redis.claim_cluster import limit_words
 from fairlead.storage.redis.client.calls import Call, Client
-from fairlead.storage.redis.client.node import Interrupted
-from fairlead.storage.redis.client.resp import Reply, ReplyError, Word, error_of, is_passing
-from fairlead.storage.redis.codec import encode, tasks_in
-from fairlead.storage.redis.keys import Keys, moment_word
+from fairlead.storage.redis.client.resp import Interrupted, Reply, ReplyError, Word, error_of, is_passing
+from fairlead.storage.redis.keys import Keys, encode, moment_word, tasks_in
 from fairlead.storage.redis.scripts import CHUNK_BYTES, CLAIM_CHUNK, Writers
 from fairlead.storage.redis.wait import SHORTEST, wait_call
 from fairlead.storage.values import Claim

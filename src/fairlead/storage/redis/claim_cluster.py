@@ -21,8 +21,7 @@ from fairlead.storage.quarantine import Quarantine
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, Word
-from fairlead.storage.redis.codec import encode, tasks_in
-from fairlead.storage.redis.keys import Keys, id_text, lane_of, moment_word
+from fairlead.storage.redis.keys import Keys, encode, id_text, lane_of, moment_word, tasks_in
 from fairlead.storage.redis.scripts import CLAIM_CHUNK, Writers
 from fairlead.storage.values import Claim, QueueOrder
 

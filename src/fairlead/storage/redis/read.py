@@ -18,8 +18,19 @@ from fairlead.storage.quarantine import UNDECODABLE, Damage, Location, Quarantin
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, Word
-from fairlead.storage.redis.codec import damage_of, kind_in, task_of, value_in
-from fairlead.storage.redis.keys import STATES, TREES, Keys, id_bytes, id_text, lane_of, moment_word
+from fairlead.storage.redis.keys import (
+    STATES,
+    TREES,
+    Keys,
+    damage_of,
+    id_bytes,
+    id_text,
+    kind_in,
+    lane_of,
+    moment_word,
+    task_of,
+    value_in,
+)
 from fairlead.storage.redis.slot_registry import Registry
 from fairlead.storage.values import Filter, LaneTally, Stretch, Tally, Usage, Used
 

@@ -23,10 +23,9 @@ from fairlead.storage.redis.claim import Claimer
 from fairlead.storage.redis.claim_cluster import Spread
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import ReplyError
-from fairlead.storage.redis.codec import revived
 from fairlead.storage.redis.feed import Feeder
 from fairlead.storage.redis.health_facts import Examiner
-from fairlead.storage.redis.keys import Keys, id_bytes
+from fairlead.storage.redis.keys import Keys, id_bytes, revived
 from fairlead.storage.redis.read import Finder
 from fairlead.storage.redis.records import Records
 from fairlead.storage.redis.slot_registry import Registry

@@ -16,10 +16,12 @@ import hiredis
 from fairlead.core.errors import StoreError, StoreRefused
 from fairlead.storage.deadline import left
 from fairlead.storage.login import ask_in_thread
-from fairlead.storage.redis.client.node import Interrupted, Patience, Release
 from fairlead.storage.redis.client.resp import (
     Broken,
     Greeting,
+    Interrupted,
+    Patience,
+    Release,
     Reply,
     greet,
     greet_sentinel,
@@ -155,7 +157,7 @@ class _Stream(asyncio.Protocol):
 
 
 class StreamingNode:
-    """One server over asyncio. See `fairlead.storage.redis.client.node.Node`."""
+    """One server over asyncio. See `fairlead.storage.redis.client.resp.Node`."""
 
     def __init__(self, host: Host, address: Address, *, sentinel: bool) -> None:
         self.host = host

@@ -20,10 +20,11 @@ import hiredis
 from fairlead.core.errors import StoreRefused
 from fairlead.storage.deadline import left
 from fairlead.storage.login import ask
-from fairlead.storage.redis.client.node import Patience, Release
 from fairlead.storage.redis.client.resp import (
     Broken,
     Greeting,
+    Patience,
+    Release,
     Reply,
     greet,
     greet_sentinel,
@@ -185,7 +186,7 @@ def _socket(host: Host, timeout: float) -> socket.socket:
 
 
 class BlockingNode:
-    """One server over plain sockets. See `fairlead.storage.redis.client.node.Node`."""
+    """One server over plain sockets. See `fairlead.storage.redis.client.resp.Node`."""
 
     def __init__(self, host: Host, address: Address, *, sentinel: bool) -> None:
         self.host = host

@@ -20,12 +20,14 @@ from fairlead.core.errors import StoreError, StoreUnavailable
 from fairlead.storage import deadline
 from fairlead.storage.redis.client.asynchronous import StreamingNode
 from fairlead.storage.redis.client.blocking import BlockingNode, pause
-from fairlead.storage.redis.client.node import Node, Release, Sleep
 from fairlead.storage.redis.client.resp import (
     SPLIT,
     Broken,
+    Node,
+    Release,
     Reply,
     ReplyError,
+    Sleep,
     Word,
     error_of,
     is_moving,

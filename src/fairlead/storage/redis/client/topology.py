@@ -9,8 +9,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 
 from fairlead.core.errors import InvalidSettings, StoreError, StoreRefused
 from fairlead.storage.deadline import left, share
-from fairlead.storage.redis.client.node import MakeNode, Node, Patience, Sleep
-from fairlead.storage.redis.client.resp import Broken, Reply, ReplyError, pack
+from fairlead.storage.redis.client.resp import Broken, MakeNode, Node, Patience, Reply, ReplyError, Sleep, pack
 from fairlead.storage.redis.keys import hash_slot
 from fairlead.storage.redis.slot_moves import ASK_MOVES, Moves, moves_of, split_slots
 from fairlead.storage.redis.url import Address, Host, Shape
