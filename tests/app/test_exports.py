@@ -86,6 +86,15 @@ def test_an_app_imports_its_store_before_the_first_submit_and_no_other_store() -
     assert {"fairlead.storage.memory", "fairlead.storage.redis.store"}.isdisjoint(imported)
 
 
+def test_a_worker_of_an_app_imports_nothing_that_only_the_builtin_handlers_need() -> None:
+    imported = imported_by(
+        "import fairlead.cli.commands.worker, fairlead.cli.app_loader; from fairlead import Fairlead; "
+        "Fairlead('sqlite:///tasks.db'); import fairlead.worker.process"
+    )
+    assert {"email", "http.client", "smtplib", "fairlead.worker.builtin"}.isdisjoint(imported)
+    assert {"bz2", "lzma", "tempfile"}.isdisjoint(imported)
+
+
 def test_a_worker_does_not_import_digests_before_it_needs_one() -> None:
     imported = imported_by(
         "from fairlead import Fairlead; Fairlead('postgresql://localhost/tasks'); import fairlead.worker.process"

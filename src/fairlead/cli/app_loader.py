@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Final
 
 from fairlead.app.app import Fairlead
-from fairlead.app.builtin import builtin_app
 from fairlead.app.config import Configuration
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.secret_mask import masked
@@ -31,6 +30,8 @@ BUILTIN: Final = "builtin"
 def load_app(place: str, configuration: Configuration, observers: tuple[Observer, ...]) -> Fairlead:
     """The app at `module:attribute`, on the configured store; raises InvalidSettings, with near misses, if none is."""
     if place == BUILTIN:
+        from fairlead.app.builtin import builtin_app  # It needs email and HTTP, which take 2 MB that others can save.
+
         return builtin_app(configuration, observers=observers)
     module_name, colon, attribute = place.partition(":")
     if not colon or not module_name or not attribute:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -246,6 +245,8 @@ def _is_callers(write: Callable[[Connection], object]) -> bool:
     It is tried again on an empty file of its own: what fails there as well has nothing to do with what is stored. Reads
     are given nothing that might not be stored, so for them the file is to blame.
     """
+    import tempfile  # With the compressors that it needs it takes memory, and nobody may ever need it.
+
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(_empty(Path(folder))) as connection:
         try:
             transact(connection, "BEGIN IMMEDIATE", write)
