@@ -43,14 +43,14 @@ HELD: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "raises `SystemExit` or `MemoryError` in an isolated process": (_POISONS,),
         "returns what has no JSON form": (_POISONS,),
         "returns what is too large": (_POISONS,),
-        "swallows its cancel, or blocks its thread": (_POISONS,),
+        "ignores its cancellation, or blocks its thread": (_POISONS,),
         "blocks the event loop, or the interpreter's lock, past its timeout": (
             "tests/poison/test_poisons.py::test_what_holds_up_the_event_loop_past_the_timeout_has_timed_out",
         ),
         "holds the interpreter's lock past its timeout while its worker is writing to a SQLite file": (
             "tests/e2e/test_blocking.py::test_a_worker_that_locks_the_file_while_its_handler_holds_the_interpreter_is_ended",
         ),
-        "forks, and its child comes out of the handler": (
+        "forks, and the child process returns from the handler": (
             "tests/worker/test_identity.py::test_a_child_that_falls_out_of_its_handler_answers_for_no_task",
         ),
         "closes the descriptors of an isolated process": (
@@ -61,7 +61,7 @@ HELD: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "leaves a log handler that raises": (
             "tests/poison/test_poisons.py::test_a_worker_goes_on_and_leaves_well_whatever_was_spoilt_in_it",
         ),
-        "swallows its cancel when its worker is asked to leave": (
+        "ignores its cancellation when its worker is asked to leave": (
             "tests/poison/test_poisons.py::test_what_swallows_its_cancel_is_handed_back_when_its_worker_leaves",
         ),
     },
@@ -149,7 +149,7 @@ HELD: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "the URL leads to a Redis with tasks that the journal does not know": (
             f"{_FLUSHED}::test_a_store_that_has_tasks_of_others_is_not_taken_for_one_that_was_emptied",
         ),
-        "a journal that marked no Redis yet": (
+        "the journal has tasks but has never marked a Redis": (
             f"{_FLUSHED}::test_an_old_journal_with_tasks_takes_no_store_that_has_none_of_them",
             f"{_FLUSHED}::test_an_old_journal_whose_store_was_lost_is_rebuilt_when_someone_asks",
         ),
