@@ -8,9 +8,9 @@ export interface Autoscale {
   suggested_workers: number;
   /** How long one slot of a worker would need for what is ready; null while no task has ended within a minute. */
   backlog_seconds: number | null;
-  /** How long the task that could be claimed now and has waited longest has waited; 0 if none waits. */
+  /** The longest wait among the tasks that could be claimed now; 0 if there is none. */
   oldest_claimable_age_seconds: number;
-  /** How many tasks could be claimed now; those of paused queues and types could not. */
+  /** How many tasks could be claimed now; tasks of paused queues and types do not count. */
   ready: number;
   executing: number;
   /** How long a task takes, from those that ended within a minute; null if none did. */
@@ -19,7 +19,7 @@ export interface Autoscale {
   tasks_per_second: number;
   /** How many workers claim tasks here. */
   workers: number;
-  /** How many tasks each is taken to run at once. */
+  /** How many tasks each worker is assumed to run at once. */
   capacity_per_worker: number;
 }
 
@@ -46,7 +46,7 @@ export interface BatchResult {
   problem?: Problem;
 }
 
-/** One reason why a task waits, or ran when it ran. */
+/** One reason why a task waits, or why it ran when it did. */
 export interface CauseShown {
   /** What it is about, for programs: `queue_paused`, `type_unknown`, `tasks_ahead` … */
   code: string;
@@ -58,7 +58,7 @@ export interface CauseShown {
   data: Record<string, unknown>;
 }
 
-/** The task type whose circuit has turned, and what it was judged by. */
+/** The task type whose circuit changed its state, and the counts that decided it. */
 export interface CircuitData {
   task_type: string;
   /** How many attempts had ended within the window when it opened; 0 once it is closed. */
@@ -98,7 +98,7 @@ export interface CircuitRequest {
   open_seconds?: number;
   /** How many tasks are let through then; all must pass. */
   probes?: number;
-  /** Whether a program declares it: then settings that a person has made stay as they are. */
+  /** Whether a program declares it; if so, settings that a person has made stay as they are. */
   declared?: boolean;
 }
 
@@ -131,13 +131,13 @@ export interface DeadLetterPage {
   tasks: TaskListed[];
   /** What leads to the next page; null on the last. */
   next_cursor: string | null;
-  /** How many there are in all, on whatever pages. Null if more than 10,000 would have to be looked at to know, or for longer than a second: with `q`, a key that is bound to a tenant, or a journal they are, otherwise they are counted all along. */
+  /** How many there are on all pages together. With `q`, with a key that is bound to a tenant and with a journal they are counted one by one: null if that takes more than 10,000 tasks, or more than a second. */
   total_count: number | null;
 }
 
 /** A worker leaves. */
 export interface DeregisterRequest {
-  /** What it still holds, if it knows; all that its leases say it holds is handed back in any case. */
+  /** The tasks that it still holds, if it knows; all tasks that are leased to it are handed back in any case. */
   running?: Running[];
 }
 
@@ -148,7 +148,7 @@ export interface Deregistered {
   handed_back: string[];
 }
 
-/** All that was looked at. */
+/** The results of all checks. */
 export interface DiagnosisShown {
   /** The worst of the findings. */
   level: Level;
@@ -176,7 +176,7 @@ export interface EventMessage {
   data: unknown;
 }
 
-/** Why a task waits, or ran when it ran, as far as could be said at a moment. */
+/** Why a task waits, or why it ran when it did, as known at one moment. */
 export interface ExplanationShown {
   task_id: string;
   task_type: string;
@@ -188,7 +188,7 @@ export interface ExplanationShown {
   effective_priority: Priority;
   /** The explanation in one sentence. */
   summary: string;
-  /** Of a waiting task, the most telling first; then, of its past, the oldest first. */
+  /** For a waiting task, the most important first; for its past, the oldest first. */
   causes: CauseShown[];
   /** When it begins to wait in line, while it is scheduled. */
   due_at: string | null;
@@ -198,7 +198,7 @@ export interface ExplanationShown {
   forecast: ForecastShown | null;
 }
 
-/** One thing that was looked at. */
+/** The result of one check. */
 export interface FindingShown {
   what: string;
   /** `green`: as it should be; `yellow`: worth a look; `red`: tasks may be lost, or do not move. */
@@ -222,28 +222,28 @@ export interface ForecastShown {
   workers: number;
   /** The first of them, by id. */
   worker_ids: string[];
-  /** How many more tasks they could run right now, as they last said. */
+  /** How many more tasks they could run right now, as last reported. */
   free_slots: number;
   /** How many tasks they ended per second lately; null if they ended none. */
   rate_per_second: number | null;
   estimated_start: string | null;
-  /** A start that it will not miss, given the assumptions, whatever else is submitted. */
+  /** The latest moment at which it starts, given the assumptions, whatever else is submitted. */
   latest_start: string | null;
   /** What must hold for these two. */
   assumptions: string[];
   /** Why no start can be estimated, if none can. */
   no_estimate: string | null;
-  /** Why no latest start can be told, if none can. */
+  /** Why no latest start is known, if none is. */
   no_latest: string | null;
 }
 
-/** Dead letters of one type whose errors are the same but for ids, numbers, quoted values, paths and moments. */
+/** Dead letters of one type whose errors differ only in ids, numbers, quoted values, paths and moments. */
 export interface GroupShown {
   task_type: string;
   /** What the group is called in a query: `fingerprint:…`. */
   fingerprint: string;
   error_type: string;
-  /** The error's message, with what varies named instead. */
+  /** The error's message, with placeholders such as `<n>` for what varies. */
   pattern: string;
   count: number;
   /** When the first of them became a dead letter. */
@@ -251,11 +251,11 @@ export interface GroupShown {
   last_seen: string;
   /** The latest of them, as an example. */
   task_id: string;
-  /** The error's message of that one. */
+  /** The message of its error. */
   message: string;
 }
 
-/** The dead letters, grouped; what there is most of comes first. */
+/** The dead letters, grouped; the largest group comes first. */
 export interface GroupsShown {
   as_of: string;
   total: number;
@@ -265,7 +265,7 @@ export interface GroupsShown {
   groups: GroupShown[];
 }
 
-/** One line, in which a priority stands as if its tasks had come that much earlier. */
+/** One line for all priorities, in which a task counts as submitted that much earlier. */
 export interface HeadStartOrder {
   policy: "head_start";
   critical_seconds?: number;
@@ -283,37 +283,37 @@ export interface Health {
 /** The answer to a heartbeat. */
 export interface HeartbeatNoted {
   acknowledged: boolean;
-  /** Whether the worker is to ask for no more, end what it runs, and deregister. */
+  /** Whether the worker should stop polling, let its running tasks end, and deregister. */
   should_drain: boolean;
   /** The tasks whose attempts are to be stopped, and settled as `cancelled`. */
   cancel: string[];
-  /** The tasks whose leases are lost: their attempts are to be stopped, and nothing said of them. */
+  /** The tasks whose leases are lost: their attempts are to be stopped, and not reported. */
   lost: string[];
-  /** Whether somebody paused the worker: it gets no more tasks until it is resumed, and goes on with what it runs. */
+  /** Whether somebody paused the worker: it gets no more tasks until it is resumed, and continues with its running tasks. */
   paused: boolean;
 }
 
-/** A worker says that it is alive, and what it runs. */
+/** A heartbeat of a worker, and the tasks that it runs. */
 export interface HeartbeatRequest {
   /** How many tasks it runs; as many as `running` names, if this is left out. */
   current_load?: number | null;
-  /** Whether it drains; as it said before, if this is left out. One that was asked to drain does, whatever it says. `busy` means `active`. */
+  /** Whether it drains; unchanged if left out. A worker that was asked to drain is draining, whatever this says. `busy` means `active`. */
   status?: "active" | "busy" | "draining" | null;
   /** The leases to renew, and no others. If this is left out, all that the worker holds are renewed. */
   running?: Running[] | null;
-  /** How it fares, any JSON value. Accepted and not kept. */
+  /** Its health, any JSON value. Accepted and not stored. */
   health?: unknown;
   /** False to learn what should be stopped without renewing anything. */
   renew?: boolean;
 }
 
-/** How all queues stood lately, the oldest first; as far back as the server that is asked has run. */
+/** Figures of all queues over the last hour, the oldest first; they begin when the answering server started. */
 export interface History {
   interval_seconds: number;
   samples: Sample[];
 }
 
-/** A task that is now the worker's to run. */
+/** A task that is leased to the worker. */
 export interface LeasedTask {
   task_id: string;
   task_type: string;
@@ -323,11 +323,11 @@ export interface LeasedTask {
   timeout_seconds: number;
   /** 1 at the first attempt, and never the same number twice for one task. */
   attempt: number;
-  /** To be sent along with whatever is said of this attempt. Opaque, and another one at every attempt. */
+  /** Send it with every call about this attempt. Opaque, and different for every attempt. */
   lease: string;
   /** The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id. */
   trace_id: string | null;
-  /** What leads to the span of its submit: the parent for the span of the attempt. */
+  /** The W3C traceparent of its submit: the parent for the span of the attempt. */
   traceparent: string | null;
   queue: string;
   priority: string;
@@ -352,12 +352,12 @@ export interface LinePlaceShown {
   position: number;
   /** How many ready tasks of its queue are served before it, as things stand. */
   ahead: number;
-  /** Whether they were counted; where each turn is drawn, their number is what even luck would make it. */
+  /** Whether they were counted; where each turn is drawn at random, their number is the expected one. */
   exact: boolean;
   ahead_by_effective_priority: Record<Priority, number>;
   /** When it is next treated as a higher priority because of its wait; null if it never is. */
   next_promotion: PromotionShown | null;
-  /** The moment after which nothing that is submitted can be served before it; null if something always can. */
+  /** The moment after which no task that is submitted can be served before it; null if there is none. */
   unpassable_from: string | null;
 }
 
@@ -382,30 +382,30 @@ export interface OperationList {
 
 /** What an operation would act on. */
 export interface OperationPreview {
-  /** The moment of this count; given back as `as_of`, the operation is for these tasks and no others. */
+  /** The moment of this count; send it as `as_of` to start the operation for exactly these tasks. */
   as_of: string;
   count: number;
-  /** Whether there are no more: counting ends after 300,000 were looked at. */
+  /** Whether the count is complete: counting ends after 300,000 tasks. */
   exact: boolean;
   /** The oldest of them. */
   sample: TaskBrief[];
 }
 
-/** An action on all tasks that a query means. */
+/** An action on all tasks that match a query. */
 export interface OperationRequest {
   /** What is done to each task. */
   action: "cancel" | "discard" | "prioritize" | "replay";
-  /** Which tasks, in the query language; those that the action is not for are left out by themselves. */
+  /** Which tasks, in the query language; tasks to which the action does not apply are left out. */
   query: string;
-  /** Whether to answer only how many tasks it would be, and some of them. */
+  /** Whether to only count the tasks, and show some of them. */
   dry_run?: boolean;
-  /** Tasks are meant as they stood at this moment, such as that of a dry run: later ones, and those that ended later, are left alone. */
+  /** Only tasks that matched at this moment, such as that of a dry run: those that were submitted or ended later are left alone. */
   as_of?: string | null;
-  /** How many tasks the caller has seen: if there are not so many, nothing is done. */
+  /** How many tasks the caller expects: if the number differs, nothing is done. */
   expected?: number | null;
   /** How many tasks a second at most. */
   rate?: number | null;
-  /** After how many tasks it stops, to go on when it is resumed. */
+  /** After how many tasks it pauses until it is resumed. */
   canary?: number | null;
   /** The priority that replayed tasks are queued with instead of their own; `prioritize` needs it. */
   new_priority?: "critical" | "high" | "medium" | "low" | "normal" | 1 | 2 | 3 | 4 | null;
@@ -413,7 +413,7 @@ export interface OperationRequest {
   reset_retry_count?: boolean;
 }
 
-/** An operation: what it is, and how far. */
+/** An operation and its progress. */
 export interface OperationShown {
   operation_id: string;
   action: "cancel" | "discard" | "prioritize" | "replay";
@@ -422,14 +422,14 @@ export interface OperationShown {
   status: "cancelled" | "done" | "paused" | "pending" | "running";
   /** Why it is paused or cancelled. */
   note: string;
-  /** The moment at which tasks are meant as they stood. */
+  /** The moment at which the set of tasks was fixed. */
   as_of: string;
   /** How many there were when it began. */
   expected: number;
-  /** Whether there were no more: counting ends after 300,000 were looked at. */
+  /** Whether that count was complete: counting ends after 300,000 tasks. */
   exact: boolean;
   done: number;
-  /** Tasks that had changed before their turn came, so that it was no longer for them. */
+  /** Tasks that no longer matched when their turn came. */
   skipped: number;
   /** Tasks that could not be changed because others kept changing them. */
   failed: number;
@@ -459,9 +459,9 @@ export interface PollRequest {
 /** The answer to a poll: the best tasks first. */
 export interface Polled {
   tasks: LeasedTask[];
-  /** Whether the worker is to ask for no more, end what it runs, and deregister. */
+  /** Whether the worker should stop polling, let its running tasks end, and deregister. */
   should_drain: boolean;
-  /** Whether somebody paused the worker: it gets nothing until it is resumed, and may go on asking. */
+  /** Whether somebody paused the worker: it gets nothing until it is resumed, and may go on polling. */
   paused: boolean;
 }
 
@@ -475,19 +475,19 @@ export interface PriorityStanding {
   depth: number;
   /** How long the one that has waited longest has waited; 0 if none waits. */
   oldest_age_seconds: number;
-  /** How long half of those that wait have waited at the most, rounded up by a hundredth or less. Null if none waits, or if they were not counted: by the command line beside the store, in over 2,000 lanes, or not in time. */
+  /** The median age of the waiting tasks, at most 1 % too high. Null if none waits, or if the ages were not counted: by a command that uses the store without a server, with over 2,000 lanes, or when counting took too long. */
   age_p50_seconds: number | null;
-  /** Likewise how long 95 of 100 have waited. */
+  /** The 95th percentile of their ages, likewise. */
   age_p95_seconds: number | null;
-  /** How many tasks completed, failed or became dead letters within the last hour, the end of a retried attempt not counted. This and what follows is the sum over all processes that settle, claim or sweep, also those that have ended since; of others than the one that is asked, as of their last heartbeat. */
+  /** How many tasks completed, failed or became dead letters within the last hour; attempts that are retried do not count. This and the following figures are sums over all processes, including those that have ended since; those of processes other than the answering one are as of their last heartbeat. */
   ended_last_hour: number;
   /** How long these had been ready when the last attempt of each began, on average; null if there are none. */
   average_wait_seconds: number | null;
   /** How long that attempt took, on average; null if there are none. */
   average_duration_seconds: number | null;
-  /** How many tasks were claimed within the last hour as more urgent than this priority, because they had waited. */
+  /** How many tasks were claimed within the last hour as more urgent than this priority, because of their age. */
   promotions_last_hour: number;
-  /** How many tasks were taken within the last hour from workers whose lease had ended, and wait again. */
+  /** How many tasks were queued again within the last hour because the lease of their worker had ended. */
   recoveries_last_hour: number;
 }
 
@@ -511,7 +511,7 @@ export interface Problem {
   pointer?: string | null;
 }
 
-/** How far an attempt says it is. */
+/** The progress that a worker has reported. */
 export interface ProgressData {
   percent: number;
   message: string;
@@ -524,7 +524,7 @@ export interface ProgressNoted {
   cancel: boolean;
 }
 
-/** How far an attempt is. */
+/** The progress of an attempt. */
 export interface ProgressRequest {
   task_id: string;
   /** As in a result. */
@@ -557,11 +557,11 @@ export interface PromotionShown {
 /** What a purge has removed. */
 export interface PurgeNoted {
   queue: string;
-  /** How many tasks that were not yet due. */
+  /** How many scheduled tasks were deleted. */
   scheduled: number;
-  /** How many that were ready. */
+  /** How many queued tasks were deleted. */
   queued: number;
-  /** Whether all that waited when it began is gone; if not, ask again. */
+  /** Whether all tasks that waited when it began are deleted; if not, call again. */
   complete: boolean;
 }
 
@@ -593,7 +593,7 @@ export interface QuarantinedShown {
   sizes: Record<string, number>;
 }
 
-/** A record that was set aside, with its bytes: what is exported, and restored when it is mended. */
+/** A record that was set aside, with its bytes, so that it can be exported, repaired and restored. */
 export interface QuarantinedWhole {
   /** What it is called: its kind and its name, such as `schedule/nightly`. */
   record: string;
@@ -612,7 +612,7 @@ export interface QuarantinedWhole {
   parts: Record<string, string>;
 }
 
-/** What to change of a queue; null goes back to what the settings say, and what is left out stays. */
+/** What to change of a queue; null removes its own setting, and what is left out stays as it is. */
 export interface QueueChange {
   /** How many tasks may wait in it; 0 for no bound. */
   bound?: number | null;
@@ -624,13 +624,13 @@ export interface QueueChange {
   order?: PromoteOrder | StrictOrder | HeadStartOrder | WeightedOrder | null;
   /** The priority of a task that names none. */
   priority?: "critical" | "high" | "medium" | "low" | "normal" | 1 | 2 | 3 | 4 | null;
-  /** How long an attempt may take of a task that does not say so itself. */
+  /** How long an attempt may take, for tasks without a timeout of their own. */
   timeout_seconds?: number | null;
-  /** How often a task is retried that does not say so itself. */
+  /** How often a failure is tried again, for tasks that do not say so themselves. */
   max_retries?: number | null;
-  /** How many lost workers a task may cost that does not say so itself. */
+  /** How many workers a task may lose before it is a dead letter, for tasks that do not say so themselves. */
   max_crashes?: number | null;
-  /** How long to wait before the retry of a task that does not say so itself. */
+  /** How long to wait before a retry, for tasks without a backoff of their own. */
   retry_policy?: RetryPolicy | null;
   /** How many of its tasks may run at once. */
   running?: number | null;
@@ -640,11 +640,11 @@ export interface QueueChange {
   type_running?: Record<string, number | null> | null;
   /** How many tasks of a type in it may start per second, minute, hour or day; types not named stay. */
   type_rate?: Record<string, string | null> | null;
-  /** How many tasks of each concurrency key may run at once: one, unless said; 0 for as many as come. */
+  /** How many tasks of each concurrency key may run at once; one by default, 0 for any number. */
   key_running?: number | null;
   /** How many tasks of each concurrency key may start per second, minute, hour or day. */
   key_rate?: string | null;
-  /** The tenant that it is bound to: it takes no other's tasks, and must hold none. */
+  /** The tenant that it is bound to: it takes only that tenant's tasks, and must hold no others. */
   tenant?: string | null;
 }
 
@@ -662,7 +662,7 @@ export interface QueueList {
   paused_types: string[];
 }
 
-/** What is said of one queue alone; null is what the settings of the servers and workers say. */
+/** A queue's own settings; null where the settings of the servers and workers apply. */
 export interface QueueOwnSettings {
   /** How many tasks may wait in it; 0 for no bound. */
   bound: number | null;
@@ -674,13 +674,13 @@ export interface QueueOwnSettings {
   order: PromoteOrder | StrictOrder | HeadStartOrder | WeightedOrder | null;
   /** The priority of a task that names none. */
   priority: Priority | null;
-  /** How long an attempt may take of a task that does not say so itself. */
+  /** How long an attempt may take, for tasks without a timeout of their own. */
   timeout_seconds: number | null;
-  /** How often a task is retried that does not say so itself. */
+  /** How often a failure is tried again, for tasks that do not say so themselves. */
   max_retries: number | null;
-  /** How many lost workers a task may cost that does not say so itself. */
+  /** How many workers a task may lose before it is a dead letter, for tasks that do not say so themselves. */
   max_crashes: number | null;
-  /** How long to wait before the retry of a task that does not say so itself. */
+  /** How long to wait before a retry, for tasks without a backoff of their own. */
   retry_policy: RetryPolicy | null;
   /** How many of its tasks may run at once. */
   running: number | null;
@@ -690,15 +690,15 @@ export interface QueueOwnSettings {
   type_running: Record<string, number>;
   /** How many tasks of a type in it may start per second, minute, hour or day; types not named stay. */
   type_rate: Record<string, string>;
-  /** How many tasks of each concurrency key may run at once: one, unless said; 0 for as many as come. */
+  /** How many tasks of each concurrency key may run at once; one by default, 0 for any number. */
   key_running: number | null;
   /** How many tasks of each concurrency key may start per second, minute, hour or day. */
   key_rate: string | null;
-  /** The tenant that it is bound to: it takes no other's tasks, and must hold none. */
+  /** The tenant that it is bound to: it takes only that tenant's tasks, and must hold no others. */
   tenant: string | null;
 }
 
-/** A queue: whether it is paused, how many tasks it has, and what is said of it alone. */
+/** A queue: whether it is paused, how many tasks it has, and its own settings. */
 export interface QueueShown {
   queue: string;
   paused: boolean;
@@ -728,7 +728,7 @@ export interface QueueStanding {
 export const REASONS = ["submitted", "due", "completed", "failed", "rejected", "rejected_by_rule", "timed_out", "worker_lost", "crashed", "handed_back", "cancel_asked", "cancelled", "replayed", "prioritized", "retries_used_up", "rule_used_up", "crash_loop", "dependent", "released", "dependency_failed"] as const;
 export type Reason = (typeof REASONS)[number];
 
-/** A worker introduces itself. */
+/** The registration of a worker. */
 export interface RegisterRequest {
   /** What it can do; tasks that require more are left to others. */
   capabilities?: string[];
@@ -748,7 +748,7 @@ export interface RegisterRequest {
 
 /** The answer to a register: the worker's id, and how often to call. */
 export interface Registered {
-  /** What the worker is called from now on; part of the paths of its other calls. */
+  /** The worker's id; part of the paths of its other calls. */
   worker_id: string;
   /** How long to pause after a poll that gave nothing and did not wait, in milliseconds. */
   poll_interval_ms: number;
@@ -756,7 +756,7 @@ export interface Registered {
   heartbeat_interval_ms: number;
   /** How long a task is held without a heartbeat. */
   lease_seconds: number;
-  /** How long past its timeout a task is held at the most; left out where it is the usual 10 seconds. */
+  /** How long past its timeout an attempt may hold its lease; left out if it is the usual 10 seconds. */
   grace_seconds?: number | null;
 }
 
@@ -776,38 +776,38 @@ export interface ReportedError {
   /** Whether another attempt may help; only of a `failed` result. May be called `retryable`, too. */
   retriable?: boolean;
   traceback?: string | null;
-  /** Whatever else is known of it, any JSON value: kept as its traceback, if it has none. */
+  /** Anything else about it, any JSON value: stored as its traceback, if it has none. */
   details?: unknown;
-  /** What else the error goes by, for the retry rules of the task: its name with its module, and those of the types that it derives from, nearest first. */
+  /** Further names by which retry rules find the error: its name with its module, and the names of its base classes, nearest first. */
   names?: string[];
 }
 
 /** What to put back. */
 export interface RestoreRequest {
-  /** By part, the bytes in base64, once they are mended; if not said, those that were found. */
+  /** By part, the repaired bytes in base64; if left out, the bytes as they were found. */
   parts?: Record<string, string> | null;
 }
 
 /** How an attempt ended. */
 export interface Result {
   task_id: string;
-  /** The lease that came with the task. Without it the worker's id stands for it, if this registration of the worker has the task, and the worker was never given it before. */
+  /** The lease that came with the task. Without it the worker's id is enough if the task was given to this registration of the worker, and never to this worker before. */
   lease?: string | null;
   /** `timed_out`: stopped at its timeout. `crashed`: it took its process down. `cancelled`: stopped because cancel was asked. `handed_back`: not tried to its end, and no retry is spent. */
   status: "cancelled" | "completed" | "crashed" | "failed" | "handed_back" | "timed_out";
-  /** Of a `completed` one: any JSON value. */
+  /** For `completed`: any JSON value. */
   result?: unknown;
-  /** Of a `failed` or `crashed` one. */
+  /** For `failed` and `crashed`. */
   error?: ReportedError | null;
-  /** Of a `failed` or `handed_back` one: when to try again, instead of what its backoff says. */
+  /** For `failed` and `handed_back`: how long to wait before the next attempt, instead of its backoff. */
   retry_after_seconds?: number | null;
-  /** How long it took by the worker's clock. Accepted and not kept: the server knows when it began and ended. */
+  /** How long it took by the worker's clock. Accepted and not stored: the server knows when it began and ended. */
   execution_duration_seconds?: number;
 }
 
 /** The answer to a result, or under `results` to several. */
 export interface ResultAnswer {
-  /** Whether it was accepted, or was said before; of several, whether all were. */
+  /** Whether it was accepted now or before; for several results, whether all were. */
   acknowledged: boolean;
   task_id?: string | null;
   /** How the task stands now, such as `completed`, `scheduled` for a retry, or `dead_letter`. */
@@ -845,11 +845,11 @@ export interface RetryPolicy {
 export interface RetryRule {
   /** The error's type: `TimeoutError` in any module, `requests.HTTPError` in that module or below it, or `*` for any error. `Timeout` is an attempt that was stopped at its timeout. */
   error: string;
-  /** After how many retries, whatever they were spent on, this error is the last. */
+  /** The task is tried again after this error only if it has spent fewer retries than this, on whatever errors. */
   max_retries?: number | null;
   /** How long to wait after this error. */
   retry_policy?: RetryPolicy | null;
-  /** Whether this error is never retried; then nothing else is said of it. */
+  /** Whether this error is never retried; if so, leave out the other fields. */
   reject?: boolean;
 }
 
@@ -861,7 +861,7 @@ export type Role = (typeof ROLES)[number];
 export interface Running {
   task_id: string;
   lease: string;
-  /** How much later than the attempt its time began, as where its process was long in getting ready. */
+  /** How much later than the claim the time of its attempt began, because its process took that long to get ready. */
   allowance_seconds?: number;
 }
 
@@ -887,9 +887,9 @@ export interface ScheduleFields {
   cron: string;
   /** What it submits. */
   task: TaskTemplate;
-  /** Whose wall clock `cron` is about. */
+  /** The time zone of `cron`. */
   timezone?: string;
-  /** What becomes of fire times that passed while nothing could fire them. */
+  /** What to do about fire times that passed while nothing could fire them. */
   missed?: "run_all" | "run_once" | "skip";
   /** How many missed fire times `run_all` makes up for. */
   missed_cap?: number;
@@ -901,7 +901,7 @@ export interface ScheduleFields {
   start_at?: string | null;
   /** No fire time is after this. */
   end_at?: string | null;
-  /** Whether it fires; if not said, a new one does, and one that is replaced stays as it is. */
+  /** Whether it is paused; if left out, a new schedule is not, and a replaced one stays as it is. */
   paused?: boolean | null;
 }
 
@@ -923,9 +923,9 @@ export interface ScheduleRequest {
   cron: string;
   /** What it submits. */
   task: TaskTemplate;
-  /** Whose wall clock `cron` is about. */
+  /** The time zone of `cron`. */
   timezone?: string;
-  /** What becomes of fire times that passed while nothing could fire them. */
+  /** What to do about fire times that passed while nothing could fire them. */
   missed?: "run_all" | "run_once" | "skip";
   /** How many missed fire times `run_all` makes up for. */
   missed_cap?: number;
@@ -937,12 +937,12 @@ export interface ScheduleRequest {
   start_at?: string | null;
   /** No fire time is after this. */
   end_at?: string | null;
-  /** Whether it fires; if not said, a new one does, and one that is replaced stays as it is. */
+  /** Whether it is paused; if left out, a new schedule is not, and a replaced one stays as it is. */
   paused?: boolean | null;
   name: string;
 }
 
-/** A schedule and how it stands. */
+/** A schedule and its state. */
 export interface ScheduleShown {
   name: string;
   cron: string;
@@ -988,7 +988,7 @@ export interface SkippedData {
   count: number;
 }
 
-/** How all queues stand, or one of them if one was asked for. */
+/** The figures of all queues, or of one if one was asked for. */
 export interface Standing {
   /** By priority, all queues together. */
   queues: Record<Priority, PriorityStanding>;
@@ -1002,7 +1002,7 @@ export interface Standing {
   states: Record<State, number>;
   /** When a task next needs attention: it is due, or its lease or retention ends. */
   next_alarm: string | null;
-  /** How many tasks were claimed as more urgent than they are, because they had waited, since midnight UTC. */
+  /** How many tasks were claimed as more urgent than their own priority, because of their age, since midnight UTC. */
   promoted_today: number;
   /** How many changed tasks the journal has yet to learn of; null without a journal. */
   journal_behind: number | null;
@@ -1039,11 +1039,11 @@ export interface StrictOrder {
 
 /** A task to submit. What is left out is filled in from the settings of the server. */
 export interface SubmitRequest {
-  /** What the task is: workers have handlers by this name. May be called `type`, too. */
+  /** The name of what it does: workers have handlers by this name. May be called `type`, too. */
   task_type: string;
-  /** How urgent it is: what its queue says if this is left out, which is `medium` unless it was changed; `normal` is another word for that. Or a number, from 1 for `low` to 4 for `critical`. */
+  /** How urgent it is; by default as its queue says, which is `medium` unless it was changed. `normal` is another word for `medium`, and numbers from 1 (`low`) to 4 (`critical`) are accepted, too. */
   priority?: "critical" | "high" | "medium" | "low" | "normal" | 1 | 2 | 3 | 4 | null;
-  /** What its handler is given; kept and handed on as it is written, to the digit. May be called `payload`, too. */
+  /** The arguments of its handler; stored and passed on exactly as written, to the digit. May be called `payload`, too. */
   parameters?: Record<string, unknown>;
   /** What a worker must be able to do to take it. */
   required_capabilities?: string[];
@@ -1051,20 +1051,20 @@ export interface SubmitRequest {
   timeout_seconds?: number | null;
   /** How often a failure is tried again. */
   max_retries?: number | null;
-  /** How many lost workers it may cost. */
+  /** How many workers it may lose before it is a dead letter. */
   max_crashes?: number | null;
   retry_policy?: RetryPolicy | null;
-  /** What becomes of it after single kinds of errors; the first rule that an error goes by counts. */
+  /** What to do after particular errors; the first rule that fits an error counts. */
   retry_rules?: RetryRule[];
-  /** The line that it waits in. */
+  /** The queue that it waits in. */
   queue?: string;
-  /** When it is due, with its zone; now, if in the past. Not together with `delay_seconds`. */
+  /** When it is due, with its time zone; a moment in the past means now. Not together with `delay_seconds`. */
   run_at?: string | null;
   /** How long until it is due. */
   delay_seconds?: number | null;
-  /** The same key again, in the same queue and of the same tenant, is answered with the task that has it. */
+  /** For deduplication: a second submit with the same key, queue and tenant stores nothing and is answered with the first one's task. */
   idempotency_key?: string | null;
-  /** On whose behalf; a key that is bound to a tenant may leave it out and can name no other. May be called `user_id`, too. */
+  /** On whose behalf it runs; with a key that is bound to a tenant it may be left out, and can be no other. May be called `user_id`, too. */
   tenant?: string | null;
   /** Words to find it by. */
   tags?: string[];
@@ -1122,7 +1122,7 @@ export interface TaskBrief {
   tenant: string | null;
   /** The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id. */
   trace_id: string | null;
-  /** What leads to the span of its submit, if that was traced. */
+  /** The W3C traceparent of its submit, if that was traced. */
   traceparent: string | null;
   /** Tasks of one queue that share it run one at a time, or as many at once as the queue says. */
   concurrency_key: string | null;
@@ -1139,13 +1139,13 @@ export interface TaskBrief {
 /** How a task stands after it was cancelled. */
 export interface TaskCancelled {
   task_id: string;
-  /** `cancelled`, or `cancel_requested` while its worker has yet to stop it. An executing task may also have ended before the worker heard of it; then this is how. */
+  /** `cancelled`, or `cancel_requested` while its worker has yet to stop it. An executing task may also have ended before the worker heard of it; then this is its last status. */
   status: string;
   /** Whether a worker had it when cancel was asked. */
   was_executing: boolean;
-  /** Whether that worker is known to have been told, as far as this request has seen: it has stopped the task, or has renewed its lease since, and the answer to that says so. A worker that was not told yet is told at its next heartbeat. */
+  /** Whether the worker learned of it while this request waited: it has stopped the task, or has renewed its lease, and the answer to that says so. A worker that has not learns of it at its next heartbeat. */
   worker_notified: boolean;
-  /** When cancel was asked, the first time if it was asked again; a task that waited has ended at that moment. */
+  /** When cancel was first requested; a waiting task ended at that moment. */
   cancellation_time: string | null;
 }
 
@@ -1156,7 +1156,7 @@ export interface TaskCreated {
   status: State;
   priority: Priority;
   queue: string;
-  /** How many ready tasks of its queue are served before it, itself included: those of its own and of more urgent priorities, by counts at most about a second old. Null for a task that is not queued or was there before. */
+  /** Roughly its place in the queue, from 1: the ready tasks of its own and of more urgent priorities, itself included, by counts at most about a second old. Null for a task that is not queued or was stored before. */
   queue_position: number | null;
   created_at: string;
   /** Whether its idempotency key was known and this is the task that it first named. */
@@ -1177,11 +1177,11 @@ export interface TaskError {
   message: string;
   /** Shown with the whole task only. */
   traceback: string | null;
-  /** Whether an error such as this is tried again, as long as there are retries, or crashes, left. Null if it is not known: the attempt was to be cancelled, or the server is of an earlier version. */
+  /** Whether such an error is tried again as long as retries, or crashes, are left. Null if that is not known: cancel had been requested, or the server is of an earlier version. */
   retriable: boolean | null;
 }
 
-/** A task as it stands after the event, as listeners are told. */
+/** A task as it stands after the event. */
 export interface TaskEventData {
   task_id: string;
   task_type: string;
@@ -1194,11 +1194,11 @@ export interface TaskEventData {
   reason?: Reason | null;
   error?: ErrorData | null;
   progress?: ProgressData | null;
-  /** The task's; whose key is bound to a tenant hears of its own tasks only. Likewise those of workers and queues. */
+  /** The task's tenant; a listener whose key is bound to a tenant gets only events of that tenant. The same goes for workers and queues. */
   tenant?: string | null;
-  /** How long the attempt took that has ended, in milliseconds. */
+  /** How long the attempt that ended took, in milliseconds. */
   duration_ms?: number | null;
-  /** The same as `task_type`; the feed keeps it once. */
+  /** The same as `task_type`. */
   type: string;
 }
 
@@ -1238,7 +1238,7 @@ export interface TaskListed {
   tenant: string | null;
   /** The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id. */
   trace_id: string | null;
-  /** What leads to the span of its submit, if that was traced. */
+  /** The W3C traceparent of its submit, if that was traced. */
   traceparent: string | null;
   /** Tasks of one queue that share it run one at a time, or as many at once as the queue says. */
   concurrency_key: string | null;
@@ -1256,7 +1256,7 @@ export interface TaskListed {
   after?: string[];
   /** How long it waits before a retry. */
   retry_policy?: RetryPolicy;
-  /** What becomes of it after single kinds of errors. */
+  /** What to do after particular errors. */
   retry_rules?: RetryRule[];
 }
 
@@ -1267,20 +1267,20 @@ export interface TaskPage {
   next_cursor: string | null;
 }
 
-/** How far an attempt says it is. */
+/** The progress that a worker has reported. */
 export interface TaskProgress {
   percent: number;
   message: string;
   at: string;
 }
 
-/** The task that a schedule submits: what can be said in a submit, except when it is due. */
+/** The task that a schedule submits: the fields of a submit, except when it is due. */
 export interface TaskTemplate {
-  /** What the task is: workers have handlers by this name. May be called `type`, too. */
+  /** The name of what it does: workers have handlers by this name. May be called `type`, too. */
   task_type: string;
   /** How urgent it is; `normal` is another word for medium. */
   priority?: "critical" | "high" | "medium" | "low" | "normal" | 1 | 2 | 3 | 4 | null;
-  /** What its handler is given; kept and handed on as it is written, to the digit. May be called `payload`, too. */
+  /** The arguments of its handler; stored and passed on exactly as written, to the digit. May be called `payload`, too. */
   parameters?: Record<string, unknown>;
   /** What a worker must be able to do to take it. */
   required_capabilities?: string[];
@@ -1288,14 +1288,14 @@ export interface TaskTemplate {
   timeout_seconds?: number | null;
   /** How often a failure is tried again. */
   max_retries?: number | null;
-  /** How many lost workers it may cost. */
+  /** How many workers it may lose before it is a dead letter. */
   max_crashes?: number | null;
   retry_policy?: RetryPolicy | null;
-  /** What becomes of it after single kinds of errors; the first rule that an error goes by counts. */
+  /** What to do after particular errors; the first rule that fits an error counts. */
   retry_rules?: RetryRule[];
   /** The line that it waits in. */
   queue?: string;
-  /** On whose behalf; a key that is bound to a tenant may leave it out and can name no other. May be called `user_id`, too. */
+  /** On whose behalf it runs; with a key that is bound to a tenant it may be left out, and can be no other. May be called `user_id`, too. */
   tenant?: string | null;
   /** Words to find it by; `schedule:` and the schedule's name is added to them. */
   tags?: string[];
@@ -1341,7 +1341,7 @@ export interface TaskWhole {
   tenant: string | null;
   /** The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id. */
   trace_id: string | null;
-  /** What leads to the span of its submit, if that was traced. */
+  /** The W3C traceparent of its submit, if that was traced. */
   traceparent: string | null;
   /** Tasks of one queue that share it run one at a time, or as many at once as the queue says. */
   concurrency_key: string | null;
@@ -1361,7 +1361,7 @@ export interface TaskWhole {
   after: string[];
   /** How long it waits before a retry. */
   retry_policy: RetryPolicy;
-  /** What becomes of it after single kinds of errors. */
+  /** What to do after particular errors. */
   retry_rules: RetryRule[];
   /** Every transition, the oldest first. Over HTTP, only if it is asked for. */
   history?: Transition[];
@@ -1415,9 +1415,9 @@ export interface TypeNoted {
 export interface TypeShown {
   task_type: string;
   count: number;
-  /** From how many on they are reason for an alert; null for never. */
+  /** The number of dead letters at which to alert; null for never. */
   alert_at: number | null;
-  /** Whether there are so many. */
+  /** Whether that number is reached. */
   alert: boolean;
 }
 
@@ -1435,9 +1435,9 @@ export interface WorkerCounts {
   /** Those that take tasks. */
   active: number;
   draining: number;
-  /** Those that were not heard of for one lease length, within the last hour. */
+  /** Those without a heartbeat for one lease length, within the last hour. */
   dead: number;
-  /** How many tasks those that live can run at once. */
+  /** How many tasks the live workers can run at once. */
   total_capacity: number;
   /** How many they run. */
   used_capacity: number;
@@ -1460,14 +1460,14 @@ export interface WorkerList {
   workers: WorkerShown[];
 }
 
-/** A worker, as it last said of itself. */
+/** A worker, as it last reported. */
 export interface WorkerShown {
   worker_id: string;
   name: string;
   /** `active`; `draining`: it takes no more tasks and leaves when what it runs has ended; or `dead`: it was not heard of for one lease length. */
   status: WorkerState;
   host: string;
-  /** The number of its process; 0 if it did not say. */
+  /** Its process id; 0 if it reported none. */
   pid: number;
   version: string;
   queues: string[];
@@ -1499,7 +1499,7 @@ export interface WorkerWhole {
   /** `active`; `draining`: it takes no more tasks and leaves when what it runs has ended; or `dead`: it was not heard of for one lease length. */
   status: WorkerState;
   host: string;
-  /** The number of its process; 0 if it did not say. */
+  /** Its process id; 0 if it reported none. */
   pid: number;
   version: string;
   queues: string[];
@@ -1518,7 +1518,7 @@ export interface WorkerWhole {
   failed_last_minute: number;
   /** Whether it gets no more tasks until it is resumed. It finishes what it runs, and can be drained. */
   paused: boolean;
-  /** Whether it was asked to drain; it hears of it at its next heartbeat. */
+  /** Whether it was asked to drain; it learns of it at its next heartbeat. */
   drain_requested: boolean;
   /** Tasks whose leases it holds, the oldest first, at most 100. A dead worker holds them until the leases end. */
   running_tasks: TaskBrief[];

@@ -124,7 +124,7 @@ class TenantOperations:
         return await self._engine.operations.resume((await self.get(operation_id)).id)
 
     async def cancel(self, operation_id: str, note: str) -> Operation:
-        """End an operation; what is done stays done."""
+        """Cancel an operation; tasks that were changed stay changed."""
         return await self._engine.operations.cancel((await self.get(operation_id)).id, note)
 
     def _owned(self, wish: NewOperation) -> NewOperation:

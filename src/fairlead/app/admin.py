@@ -166,7 +166,7 @@ class AppOperations(Part):
         return run_inline(self._inline().operations.get(operation_id))
 
     async def pause(self, operation_id: str) -> Operation:
-        """Stop an operation until it is resumed; the batch under way is still done."""
+        """Pause an operation until it is resumed; the current batch is finished first."""
         return await (await self._engine()).operations.pause(operation_id)
 
     def pause_sync(self, operation_id: str) -> Operation:
@@ -182,7 +182,7 @@ class AppOperations(Part):
         return run_inline(self._inline().operations.resume(operation_id))
 
     async def cancel(self, operation_id: str) -> Operation:
-        """End an operation; what is done stays done."""
+        """Cancel an operation; tasks that were changed stay changed."""
         return await (await self._engine()).operations.cancel(operation_id)
 
     def cancel_sync(self, operation_id: str) -> Operation:

@@ -55,7 +55,7 @@ class Keys(Struct, frozen=True, kw_only=True):
     store: Annotated[Text, "URL of the store, such as sqlite:///path/to/file.db, or of a server: https://host"] = (
         "sqlite:///fairlead.db"
     )
-    api_key: Annotated[Hidden | None, "Key to the server, if the store's URL is that of one, or none"] = None
+    api_key: Annotated[Hidden | None, "API key for the server, if the store's URL is that of a server, or none"] = None
     journal: Annotated[Text | None, "URL of the journal behind a Redis store: postgresql://host/database, or none"] = (
         None
     )
@@ -83,16 +83,16 @@ class Keys(Struct, frozen=True, kw_only=True):
 
     host: Annotated[Text, "Address that a server listens on; beyond loopback it needs keys"] = "127.0.0.1"
     port: Annotated[Port, "Port that a server listens on; 0 for one that is free"] = 8420
-    tls_cert: Annotated[Text | None, "File with the certificate for TLS and those that it depends on, or none"] = None
+    tls_cert: Annotated[Text | None, "File with the TLS certificate and its chain, or none"] = None
     tls_key: Annotated[Text | None, "File with the certificate's private key, or none"] = None
     insecure: Annotated[Switch, "Whether a server may listen beyond loopback while there are no keys"] = False
-    root_path: Annotated[Text | None, "Path at which a proxy shows the server, such as /fairlead, or none"] = None
+    root_path: Annotated[Text | None, "Path under which a proxy serves fairlead, such as /fairlead, or none"] = None
     trusted_proxies: Annotated[
         Text | None, "Proxies whose X-Forwarded headers count: addresses with commas, or none"
     ] = None
     rate_limit: Annotated[Rate, "Requests a second from one key, and from all keys of a tenant; 0 for no limit"] = 100.0
     rate_burst: Annotated[Count, "How many of these requests may come at once"] = 100
-    admission: Annotated[Switch, "Whether the four keys below that are none have the standard numbers instead"] = False
+    admission: Annotated[Switch, "Use the standard numbers for those of the four keys below that are not set"] = False
     admission_urgent_above: Annotated[
         Count | None, "Waiting tasks, over all queues, from which on a server takes only critical and high ones"
     ] = None
@@ -148,14 +148,14 @@ class Keys(Struct, frozen=True, kw_only=True):
     defaults_medium_timeout_seconds: Annotated[Period, "How long an attempt of a medium task may take"] = 600.0
     defaults_low_max_retries: Annotated[Tries, "Retries of a low task"] = 2
     defaults_low_timeout_seconds: Annotated[Period, "How long an attempt of a low task may take"] = 900.0
-    max_crashes: Annotated[Tries, "Lost workers that one task may cost before it is a dead letter"] = 3
+    max_crashes: Annotated[Tries, "Workers that one task may lose before it is a dead letter"] = 3
 
     backoff_initial_seconds: Annotated[Seconds, "Delay before the first retry"] = 1.0
     backoff_factor: Annotated[Factor, "How much longer each further delay is"] = 2.0
     backoff_max_seconds: Annotated[Seconds, "The longest delay before a retry"] = 300.0
-    backoff_jitter: Annotated[Share, "How far luck may move a delay, as a share of it"] = 0.1
+    backoff_jitter: Annotated[Share, "How far chance may move a delay, as a share of it"] = 0.1
     backoff_max_by_priority: Annotated[
-        Switch, "Whether no delay is longer than 10 s of a critical task, 30 s of a high and 60 s of a medium one"
+        Switch, "Limit the delay of critical tasks to 10 s, of high tasks to 30 s and of medium tasks to 60 s"
     ] = False
     backoff_max_critical_seconds: Annotated[
         Seconds | None, "The longest delay of a critical task, whatever its backoff; none: as its backoff says"
@@ -167,17 +167,25 @@ class Keys(Struct, frozen=True, kw_only=True):
     timeout_growth: Annotated[Factor, "How much longer the next attempt may take after a timeout"] = 1.5
     timeout_ceiling_seconds: Annotated[Seconds, "How far a timeout may grow"] = 3_600.0
     timeout_growth_after_failure: Annotated[
-        Switch, "Whether the timeout grows after any failure, and not after a timeout only"
+        Switch, "Whether the timeout grows after any failure, not only after a timeout"
     ] = False
 
     order_policy: Annotated[Policy, "How the next task is chosen: promote, strict, head_start or weighted"] = "promote"
     order_promote_low_seconds: Annotated[Seconds, "promote: wait before low is treated as medium"] = 600.0
     order_promote_medium_seconds: Annotated[Seconds, "promote: further wait before medium is treated as high"] = 1200.0
     order_promote_high_seconds: Annotated[Seconds, "promote: further wait before high is treated as critical"] = 1800.0
-    order_head_start_critical_seconds: Annotated[Seconds, "head_start: how much sooner a critical task stands"] = 3600.0
-    order_head_start_high_seconds: Annotated[Seconds, "head_start: how much sooner a high task stands"] = 1800.0
-    order_head_start_medium_seconds: Annotated[Seconds, "head_start: how much sooner a medium task stands"] = 600.0
-    order_head_start_low_seconds: Annotated[Seconds, "head_start: how much sooner a low task stands"] = 0.0
+    order_head_start_critical_seconds: Annotated[
+        Seconds, "head_start: how much earlier a critical task counts as submitted"
+    ] = 3600.0
+    order_head_start_high_seconds: Annotated[
+        Seconds, "head_start: how much earlier a high task counts as submitted"
+    ] = 1800.0
+    order_head_start_medium_seconds: Annotated[
+        Seconds, "head_start: how much earlier a medium task counts as submitted"
+    ] = 600.0
+    order_head_start_low_seconds: Annotated[Seconds, "head_start: how much earlier a low task counts as submitted"] = (
+        0.0
+    )
     order_weighted_critical: Annotated[Count, "weighted: share of critical tasks"] = 8
     order_weighted_high: Annotated[Count, "weighted: share of high tasks"] = 4
     order_weighted_medium: Annotated[Count, "weighted: share of medium tasks"] = 2

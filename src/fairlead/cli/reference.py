@@ -33,9 +33,9 @@ _PAGE: Final = """\
 
 | exit code | meaning |
 |---|---|
-| 0 | it is done; for `worker`, `serve` and `up`: drained, nothing lost |
+| 0 | success; for `worker`, `serve` and `up`: drained, nothing lost |
 | 1 | what was asked for failed or was not found |
-| 2 | it was asked for wrongly: an unknown option, a value that cannot be, an app that is not there |
+| 2 | the command was wrong: an unknown option, an invalid value, an app that does not exist |
 | 130 | interrupted by Ctrl-C |
 
 Answers go to stdout. Errors go to stderr as one line that begins with `fairlead:`; with `--json`, as `{{"error": …}}`.

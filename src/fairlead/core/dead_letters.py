@@ -54,7 +54,7 @@ class TypeCount(Struct, frozen=True, kw_only=True):
 
     @property
     def alert(self) -> bool:
-        """Whether there are so many."""
+        """Whether that number is reached."""
         return self.alert_at is not None and self.count >= self.alert_at
 
 
@@ -94,7 +94,7 @@ class Burst(Struct, frozen=True, kw_only=True):
 
 
 class Groups(Struct, frozen=True, kw_only=True):
-    """The dead letters, grouped; what there is most of comes first."""
+    """The dead letters, grouped; the largest group comes first."""
 
     as_of: Instant
     total: int

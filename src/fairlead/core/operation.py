@@ -115,7 +115,7 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last task that was looked at."""
     done: int = 0
     skipped: int = 0
-    """Tasks that had changed before their turn came, so that it was no longer for them."""
+    """Tasks that no longer matched when their turn came."""
     failed: int = 0
     """Tasks that could not be changed because others kept changing them."""
     batch: Batch | None = None

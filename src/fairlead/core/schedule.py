@@ -108,7 +108,7 @@ class ScheduleStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ScheduleEntry(Struct, frozen=True):
-    """A schedule and how it stands."""
+    """A schedule and its state."""
 
     schedule: Schedule
     status: ScheduleStatus

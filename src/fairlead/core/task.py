@@ -153,7 +153,7 @@ class Lease(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
 
 
 class Progress(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """How far an attempt says it is."""
+    """The progress that a worker has reported."""
 
     percent: float
     message: str = ""

@@ -71,7 +71,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     """What ended within the last minute: the sum of what each live process says it has counted itself, so it may be a
     heartbeat behind, and what a process counted is gone soon after it."""
     promoted_today: int = 0
-    """How many tasks were claimed as more urgent than they are, because they had waited, since midnight UTC."""
+    """How many tasks were claimed as more urgent than their own priority, because of their age, since midnight UTC."""
     journal_behind: int | None = None
     """How many changed tasks the journal has yet to learn of; None without a journal."""
     intact: bool | None = None

@@ -39,10 +39,10 @@ class EventMessage(Struct, frozen=True):
 
 
 class TaskEventData(TaskData, frozen=True, kw_only=True, omit_defaults=True):
-    """A task as it stands after the event, as listeners are told."""
+    """A task as it stands after the event."""
 
     type: str
-    """The same as `task_type`; the feed keeps it once."""
+    """The same as `task_type`."""
 
 
 class Wanted(Struct, frozen=True):

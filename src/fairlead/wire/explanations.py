@@ -15,7 +15,7 @@ from fairlead.wire.words import ByPriority, PriorityName, StateName
 
 
 class CauseShown(Struct, frozen=True, kw_only=True):
-    """One reason why a task waits, or ran when it ran."""
+    """One reason why a task waits, or why it ran when it did."""
 
     code: str
     """What it is about, for programs: `queue_paused`, `type_unknown`, `tasks_ahead` …"""
@@ -42,12 +42,12 @@ class LinePlaceShown(Struct, frozen=True, kw_only=True):
     ahead: int
     """How many ready tasks of its queue are served before it, as things stand."""
     exact: bool
-    """Whether they were counted; where each turn is drawn, their number is what even luck would make it."""
+    """Whether they were counted; where each turn is drawn at random, their number is the expected one."""
     ahead_by_effective_priority: ByPriority[int]
     next_promotion: PromotionShown | None
     """When it is next treated as a higher priority because of its wait; null if it never is."""
     unpassable_from: str | None
-    """The moment after which nothing that is submitted can be served before it; null if something always can."""
+    """The moment after which no task that is submitted can be served before it; null if there is none."""
 
 
 class ForecastShown(Struct, frozen=True, kw_only=True):
@@ -58,22 +58,22 @@ class ForecastShown(Struct, frozen=True, kw_only=True):
     worker_ids: list[str]
     """The first of them, by id."""
     free_slots: int
-    """How many more tasks they could run right now, as they last said."""
+    """How many more tasks they could run right now, as last reported."""
     rate_per_second: float | None
     """How many tasks they ended per second lately; null if they ended none."""
     estimated_start: str | None
     latest_start: str | None
-    """A start that it will not miss, given the assumptions, whatever else is submitted."""
+    """The latest moment at which it starts, given the assumptions, whatever else is submitted."""
     assumptions: list[str]
     """What must hold for these two."""
     no_estimate: str | None
     """Why no start can be estimated, if none can."""
     no_latest: str | None
-    """Why no latest start can be told, if none can."""
+    """Why no latest start is known, if none is."""
 
 
 class ExplanationShown(Struct, frozen=True, kw_only=True):
-    """Why a task waits, or ran when it ran, as far as could be said at a moment."""
+    """Why a task waits, or why it ran when it did, as known at one moment."""
 
     task_id: str
     task_type: str
@@ -86,7 +86,7 @@ class ExplanationShown(Struct, frozen=True, kw_only=True):
     summary: str
     """The explanation in one sentence."""
     causes: list[CauseShown]
-    """Of a waiting task, the most telling first; then, of its past, the oldest first."""
+    """For a waiting task, the most important first; for its past, the oldest first."""
     due_at: str | None
     """When it begins to wait in line, while it is scheduled."""
     line: LinePlaceShown | None

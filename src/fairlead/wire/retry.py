@@ -35,11 +35,11 @@ class RetryRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """The error's type: `TimeoutError` in any module, `requests.HTTPError` in that module or below it, or `*` for any
     error. `Timeout` is an attempt that was stopped at its timeout."""
     max_retries: Annotated[int, Meta(ge=0, le=MOST_RETRIES)] | None = None
-    """After how many retries, whatever they were spent on, this error is the last."""
+    """The task is tried again after this error only if it has spent fewer retries than this, on whatever errors."""
     retry_policy: RetryPolicy | None = None
     """How long to wait after this error."""
     reject: bool = False
-    """Whether this error is never retried; then nothing else is said of it."""
+    """Whether this error is never retried; if so, leave out the other fields."""
 
 
 Rules: TypeAlias = Annotated[tuple[RetryRule, ...], Meta(extra_json_schema={"maxItems": 50})]

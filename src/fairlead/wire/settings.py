@@ -53,7 +53,7 @@ class StrictOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class HeadStartOrder(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="policy", tag="head_start"
 ):
-    """One line, in which a priority stands as if its tasks had come that much earlier."""
+    """One line for all priorities, in which a task counts as submitted that much earlier."""
 
     critical_seconds: _Seconds = 3600.0
     high_seconds: _Seconds = 1800.0

@@ -87,7 +87,7 @@ class ListQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True
     created_before: Moment | None = None
     """Only those submitted before this moment."""
     q: QueryText | None = None
-    """Only those that this query means, such as `state:dead_letter error:Timeout`."""
+    """Only those that match this query, such as `state:dead_letter error:Timeout`."""
 
 
 class TaskPage(Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class ShowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a task is shown, and when."""
 
     include_history: bool = False
-    """Whether to tell every transition too."""
+    """Whether to include every transition."""
     wait: Annotated[float, Meta(ge=0)] = 0.0
     """How many seconds to wait for the task to end; the server may wait for less."""
 
@@ -111,8 +111,8 @@ class SubmitQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What the answer to a submit tells."""
 
     estimate: bool = False
-    """Whether to tell its place in the queue and when it will start, for which the queue and the workers are looked at
-    once it is stored."""
+    """Whether to estimate its place in the queue and its start; this looks at the queue and the workers once the task
+    is stored."""
 
 
 class CancelQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,15 +128,14 @@ class TaskCancelled(Struct, frozen=True, kw_only=True):
     task_id: str
     status: str
     """`cancelled`, or `cancel_requested` while its worker has yet to stop it. An executing task may also have ended
-    before the worker heard of it; then this is how."""
+    before the worker heard of it; then this is its last status."""
     was_executing: bool
     """Whether a worker had it when cancel was asked."""
     worker_notified: bool = False
-    """Whether that worker is known to have been told, as far as this request has seen: it has stopped the task, or has
-    renewed its lease since, and the answer to that says so. A worker that was not told yet is told at its next
-    heartbeat."""
+    """Whether the worker learned of it while this request waited: it has stopped the task, or has renewed its lease,
+    and the answer to that says so. A worker that has not learns of it at its next heartbeat."""
     cancellation_time: str | None = None
-    """When cancel was asked, the first time if it was asked again; a task that waited has ended at that moment."""
+    """When cancel was first requested; a waiting task ended at that moment."""
 
 
 SUBMIT_TASK: Final = Endpoint[SubmitQuery, SubmitRequest](

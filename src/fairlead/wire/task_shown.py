@@ -116,12 +116,12 @@ class TaskError(Struct, kw_only=True):
     traceback: str | None
     """Shown with the whole task only."""
     retriable: bool | None = None
-    """Whether an error such as this is tried again, as long as there are retries, or crashes, left. Null if it is not
-    known: the attempt was to be cancelled, or the server is of an earlier version."""
+    """Whether such an error is tried again as long as retries, or crashes, are left. Null if that is not known: cancel
+    had been requested, or the server is of an earlier version."""
 
 
 class TaskProgress(Struct, kw_only=True):
-    """How far an attempt says it is."""
+    """The progress that a worker has reported."""
 
     percent: float
     message: str
@@ -166,7 +166,7 @@ class TaskBrief(Struct, kw_only=True):
     trace_id: str | None
     """The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id."""
     traceparent: str | None
-    """What leads to the span of its submit, if that was traced."""
+    """The W3C traceparent of its submit, if that was traced."""
     concurrency_key: str | None
     """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
     progress: TaskProgress | None
@@ -189,7 +189,7 @@ class TaskListed(TaskBrief, kw_only=True):
     retry_policy: RetryPolicy | UnsetType = UNSET
     """How long it waits before a retry."""
     retry_rules: list[RetryRule] | UnsetType = UNSET
-    """What becomes of it after single kinds of errors."""
+    """What to do after particular errors."""
 
 
 class TaskWhole(TaskBrief, kw_only=True):
@@ -204,7 +204,7 @@ class TaskWhole(TaskBrief, kw_only=True):
     retry_policy: RetryPolicy = RetryPolicy()
     """How long it waits before a retry."""
     retry_rules: list[RetryRule] = []
-    """What becomes of it after single kinds of errors."""
+    """What to do after particular errors."""
     history: list[Transition] | UnsetType = UNSET
     """Every transition, the oldest first. Over HTTP, only if it is asked for."""
     state_history: list[Transition] | UnsetType = UNSET

@@ -66,12 +66,12 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A task to submit. What is left out is filled in from the settings of the server."""
 
     type: Name
-    """What the task is: workers have handlers by this name."""
+    """The name of what it does: workers have handlers by this name."""
     priority: PriorityGiven | None = None
-    """How urgent it is: what its queue says if this is left out, which is `medium` unless it was changed; `normal` is
-    another word for that. Or a number, from 1 for `low` to 4 for `critical`."""
+    """How urgent it is; by default as its queue says, which is `medium` unless it was changed. `normal` is another word
+    for `medium`, and numbers from 1 (`low`) to 4 (`critical`) are accepted, too."""
     parameters: JsonObject = Raw(b"{}")
-    """What its handler is given; kept and handed on as it is written, to the digit."""
+    """The arguments of its handler; stored and passed on exactly as written, to the digit."""
     requires: Names = ()
     """What a worker must be able to do to take it."""
     timeout: Annotated[float, Meta(gt=0, le=_YEAR)] | None = None
@@ -79,20 +79,21 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_retries: Annotated[int, Meta(ge=0, le=MOST_RETRIES)] | None = None
     """How often a failure is tried again."""
     max_crashes: Annotated[int, Meta(ge=0, le=MOST_RETRIES)] | None = None
-    """How many lost workers it may cost."""
+    """How many workers it may lose before it is a dead letter."""
     backoff: RetryPolicy | None = None
     retry_rules: Rules = ()
-    """What becomes of it after single kinds of errors; the first rule that an error goes by counts."""
+    """What to do after particular errors; the first rule that fits an error counts."""
     queue: Name = "default"
-    """The line that it waits in."""
+    """The queue that it waits in."""
     run_at: Moment | None = None
-    """When it is due, with its zone; now, if in the past. Not together with `delay_seconds`."""
+    """When it is due, with its time zone; a moment in the past means now. Not together with `delay_seconds`."""
     delay: Annotated[float, Meta(ge=0, le=_CENTURY)] | None = None
     """How long until it is due."""
     idempotency_key: Text | None = None
-    """The same key again, in the same queue and of the same tenant, is answered with the task that has it."""
+    """For deduplication: a second submit with the same key, queue and tenant stores nothing and is answered with the
+    first one's task."""
     tenant: Text | None = None
-    """On whose behalf; a key that is bound to a tenant may leave it out and can name no other."""
+    """On whose behalf it runs; with a key that is bound to a tenant it may be left out, and can be no other."""
     tags: Names = ()
     """Words to find it by."""
     trace: Text | None = None
@@ -120,8 +121,8 @@ class TaskCreated(Struct, frozen=True, kw_only=True, gc=False):
     priority: PriorityName
     queue: str
     queue_position: int | None
-    """How many ready tasks of its queue are served before it, itself included: those of its own and of more urgent
-    priorities, by counts at most about a second old. Null for a task that is not queued or was there before."""
+    """Roughly its place in the queue, from 1: the ready tasks of its own and of more urgent priorities, itself
+    included, by counts at most about a second old. Null for a task that is not queued or was stored before."""
     created_at: str
     existing: bool = False
     """Whether its idempotency key was known and this is the task that it first named."""

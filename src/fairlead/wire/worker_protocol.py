@@ -28,7 +28,7 @@ OutcomeWord: TypeAlias = Literal["completed", "failed", "timed_out", "crashed", 
 
 
 class RegisterRequest(WorkerBody, frozen=True, kw_only=True):
-    """A worker introduces itself."""
+    """The registration of a worker."""
 
     capabilities: _Names = ()
     """What it can do; tasks that require more are left to others."""
@@ -50,7 +50,7 @@ class Registered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to a register: the worker's id, and how often to call."""
 
     worker_id: str
-    """What the worker is called from now on; part of the paths of its other calls."""
+    """The worker's id; part of the paths of its other calls."""
     poll_interval_ms: int
     """How long to pause after a poll that gave nothing and did not wait, in milliseconds."""
     heartbeat_interval_ms: int
@@ -58,7 +58,7 @@ class Registered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lease_seconds: float
     """How long a task is held without a heartbeat."""
     grace_seconds: float | None = None
-    """How long past its timeout a task is held at the most; left out where it is the usual 10 seconds."""
+    """How long past its timeout an attempt may hold its lease; left out if it is the usual 10 seconds."""
 
 
 class PollRequest(WorkerBody, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class PollRequest(WorkerBody, frozen=True, kw_only=True):
 
 
 class LeasedTask(Struct, frozen=True, kw_only=True):
-    """A task that is now the worker's to run."""
+    """A task that is leased to the worker."""
 
     task_id: str
     task_type: str
@@ -84,11 +84,11 @@ class LeasedTask(Struct, frozen=True, kw_only=True):
     attempt: int
     """1 at the first attempt, and never the same number twice for one task."""
     lease: str
-    """To be sent along with whatever is said of this attempt. Opaque, and another one at every attempt."""
+    """Send it with every call about this attempt. Opaque, and different for every attempt."""
     trace_id: str | None
     """The trace that it belongs to: the one in its traceparent, the id that its submitter gave, or else its own id."""
     traceparent: str | None
-    """What leads to the span of its submit: the parent for the span of the attempt."""
+    """The W3C traceparent of its submit: the parent for the span of the attempt."""
     queue: str
     priority: str
     required_capabilities: tuple[str, ...]
@@ -107,13 +107,13 @@ class Polled(Struct, frozen=True, kw_only=True):
 
     tasks: tuple[LeasedTask, ...]
     should_drain: bool = False
-    """Whether the worker is to ask for no more, end what it runs, and deregister."""
+    """Whether the worker should stop polling, let its running tasks end, and deregister."""
     paused: bool = False
-    """Whether somebody paused the worker: it gets nothing until it is resumed, and may go on asking."""
+    """Whether somebody paused the worker: it gets nothing until it is resumed, and may go on polling."""
 
 
 class ProgressRequest(WorkerBody, frozen=True, kw_only=True, omit_defaults=True):
-    """How far an attempt is."""
+    """The progress of an attempt."""
 
     task_id: _TaskId
     lease: _Lease | None = None
@@ -142,10 +142,10 @@ class ReportedError(WorkerBody, frozen=True, kw_only=True):
     """Whether another attempt may help; only of a `failed` result."""
     traceback: str | None = None
     details: Raw | UnsetType = UNSET
-    """Whatever else is known of it, any JSON value: kept as its traceback, if it has none."""
+    """Anything else about it, any JSON value: stored as its traceback, if it has none."""
     names: Annotated[tuple[_Text, ...], Meta(max_length=32)] = ()
-    """What else the error goes by, for the retry rules of the task: its name with its module, and those of the types
-    that it derives from, nearest first."""
+    """Further names by which retry rules find the error: its name with its module, and the names of its base classes,
+    nearest first."""
 
 
 class Result(WorkerBody, frozen=True, kw_only=True):
@@ -153,19 +153,19 @@ class Result(WorkerBody, frozen=True, kw_only=True):
 
     task_id: _TaskId
     lease: _Lease | None = None
-    """The lease that came with the task. Without it the worker's id stands for it, if this registration of the worker
-    has the task, and the worker was never given it before."""
+    """The lease that came with the task. Without it the worker's id is enough if the task was given to this
+    registration of the worker, and never to this worker before."""
     status: OutcomeWord
     """`timed_out`: stopped at its timeout. `crashed`: it took its process down. `cancelled`: stopped because cancel was
     asked. `handed_back`: not tried to its end, and no retry is spent."""
     result: Raw = Raw(b"null")
-    """Of a `completed` one: any JSON value."""
+    """For `completed`: any JSON value."""
     error: ReportedError | None = None
-    """Of a `failed` or `crashed` one."""
+    """For `failed` and `crashed`."""
     retry_after_seconds: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
-    """Of a `failed` or `handed_back` one: when to try again, instead of what its backoff says."""
+    """For `failed` and `handed_back`: how long to wait before the next attempt, instead of its backoff."""
     execution_duration_seconds: _Duration | UnsetType = UNSET
-    """How long it took by the worker's clock. Accepted and not kept: the server knows when it began and ended."""
+    """How long it took by the worker's clock. Accepted and not stored: the server knows when it began and ended."""
 
 
 class ResultRequest(WorkerBody, frozen=True, kw_only=True):
@@ -204,7 +204,7 @@ class ResultAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to a result, or under `results` to several."""
 
     acknowledged: bool
-    """Whether it was accepted, or was said before; of several, whether all were."""
+    """Whether it was accepted now or before; for several results, whether all were."""
     task_id: str | None = None
     status: str | None = None
     """How the task stands now, such as `completed`, `scheduled` for a retry, or `dead_letter`."""
@@ -218,24 +218,24 @@ class Running(WorkerBody, frozen=True, kw_only=True, omit_defaults=True):
     task_id: str
     lease: _Lease
     allowance_seconds: _Allowance = 0.0
-    """How much later than the attempt its time began, as where its process was long in getting ready."""
+    """How much later than the claim the time of its attempt began, because its process took that long to get ready."""
 
 
 _AllRunning: TypeAlias = Annotated[tuple[Running, ...], Meta(max_length=MOST_AT_ONCE)]
 
 
 class HeartbeatRequest(WorkerBody, frozen=True, kw_only=True):
-    """A worker says that it is alive, and what it runs."""
+    """A heartbeat of a worker, and the tasks that it runs."""
 
     current_load: Annotated[int, Meta(ge=0, le=100_000)] | None = None
     """How many tasks it runs; as many as `running` names, if this is left out."""
     status: WorkerStatus | None = None
-    """Whether it drains; as it said before, if this is left out. One that was asked to drain does, whatever it says.
+    """Whether it drains; unchanged if left out. A worker that was asked to drain is draining, whatever this says.
     `busy` means `active`."""
     running: _AllRunning | None = None
     """The leases to renew, and no others. If this is left out, all that the worker holds are renewed."""
     health: Raw | UnsetType = UNSET
-    """How it fares, any JSON value. Accepted and not kept."""
+    """Its health, any JSON value. Accepted and not stored."""
     renew: bool = True
     """False to learn what should be stopped without renewing anything."""
 
@@ -245,13 +245,14 @@ class HeartbeatNoted(Struct, frozen=True, kw_only=True):
 
     acknowledged: bool
     should_drain: bool
-    """Whether the worker is to ask for no more, end what it runs, and deregister."""
+    """Whether the worker should stop polling, let its running tasks end, and deregister."""
     cancel: tuple[str, ...]
     """The tasks whose attempts are to be stopped, and settled as `cancelled`."""
     lost: tuple[str, ...]
-    """The tasks whose leases are lost: their attempts are to be stopped, and nothing said of them."""
+    """The tasks whose leases are lost: their attempts are to be stopped, and not reported."""
     paused: bool = False
-    """Whether somebody paused the worker: it gets no more tasks until it is resumed, and goes on with what it runs."""
+    """Whether somebody paused the worker: it gets no more tasks until it is resumed, and continues with its running
+    tasks."""
 
 
 class StartRequest(WorkerBody, frozen=True, kw_only=True):
@@ -280,7 +281,7 @@ class DeregisterRequest(WorkerBody, frozen=True, kw_only=True):
     """A worker leaves."""
 
     running: _AllRunning = ()
-    """What it still holds, if it knows; all that its leases say it holds is handed back in any case."""
+    """The tasks that it still holds, if it knows; all tasks that are leased to it are handed back in any case."""
 
 
 class Deregistered(Struct, frozen=True, kw_only=True):

@@ -23,9 +23,9 @@ class Autoscale(Struct, frozen=True, kw_only=True):
     backlog_seconds: float | None
     """How long one slot of a worker would need for what is ready; null while no task has ended within a minute."""
     oldest_claimable_age_seconds: float
-    """How long the task that could be claimed now and has waited longest has waited; 0 if none waits."""
+    """The longest wait among the tasks that could be claimed now; 0 if there is none."""
     ready: int
-    """How many tasks could be claimed now; those of paused queues and types could not."""
+    """How many tasks could be claimed now; tasks of paused queues and types do not count."""
     executing: int
     seconds_per_task: float | None
     """How long a task takes, from those that ended within a minute; null if none did."""
@@ -34,7 +34,7 @@ class Autoscale(Struct, frozen=True, kw_only=True):
     workers: int
     """How many workers claim tasks here."""
     capacity_per_worker: float
-    """How many tasks each is taken to run at once."""
+    """How many tasks each worker is assumed to run at once."""
 
 
 def autoscale(scaling: Scaling) -> Autoscale:
@@ -81,11 +81,11 @@ class AutoscaleQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Whose workers, and how many tasks they should be for."""
 
     queue: Name | None = None
-    """The queue that the workers serve; all queues if not said."""
+    """The queue that the workers serve; all queues by default."""
     within_seconds: Annotated[float, Meta(ge=0.001, le=LONGEST / SECOND)] = WITHIN / SECOND
-    """How soon what waits should be worked off."""
+    """How soon the backlog should be done."""
     capacity: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    """How many tasks a worker runs at once; as those that there are, if not said."""
+    """How many tasks a worker runs at once; by default, as many as the current workers."""
 
 
 SHOW_AUTOSCALE: Final = Endpoint[AutoscaleQuery, None](

@@ -40,7 +40,7 @@ class CircuitRequest(CircuitLimits, frozen=True, kw_only=True, forbid_unknown_fi
     """The settings of a circuit; what is left out is at its default."""
 
     declared: bool = False
-    """Whether a program declares it: then settings that a person has made stay as they are."""
+    """Whether a program declares it; if so, settings that a person has made stay as they are."""
 
 
 class CircuitShown(Struct, frozen=True, kw_only=True):

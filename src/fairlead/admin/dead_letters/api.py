@@ -23,20 +23,20 @@ class TypeShown(Struct, kw_only=True):
     task_type: str
     count: int
     alert_at: int | None
-    """From how many on they are reason for an alert; null for never."""
+    """The number of dead letters at which to alert; null for never."""
     alert: bool
-    """Whether there are so many."""
+    """Whether that number is reached."""
 
 
 class GroupShown(Struct, kw_only=True):
-    """Dead letters of one type whose errors are the same but for ids, numbers, quoted values, paths and moments."""
+    """Dead letters of one type whose errors differ only in ids, numbers, quoted values, paths and moments."""
 
     task_type: str
     fingerprint: str
     """What the group is called in a query: `fingerprint:…`."""
     error_type: str
     pattern: str
-    """The error's message, with what varies named instead."""
+    """The error's message, with placeholders such as `<n>` for what varies."""
     count: int
     first_seen: str
     """When the first of them became a dead letter."""
@@ -44,11 +44,11 @@ class GroupShown(Struct, kw_only=True):
     task_id: str
     """The latest of them, as an example."""
     message: str
-    """The error's message of that one."""
+    """The message of its error."""
 
 
 class GroupsShown(Struct, kw_only=True):
-    """The dead letters, grouped; what there is most of comes first."""
+    """The dead letters, grouped; the largest group comes first."""
 
     as_of: str
     total: int
@@ -117,16 +117,15 @@ class DeadLetterQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_field
     task_type: Name | None = None
     """Only those of this type."""
     q: QueryText | None = None
-    """Only those that this query means, such as `error:Timeout params.user_id:42`."""
+    """Only those that match this query, such as `error:Timeout params.user_id:42`."""
 
 
 class DeadLetterPage(TaskPage, frozen=True, kw_only=True):
     """One page of the dead letters."""
 
     total_count: int | None = None
-    """How many there are in all, on whatever pages. Null if more than 10,000 would have to be looked at to know, or for
-    longer than a second: with `q`, a key that is bound to a tenant, or a journal they are, otherwise they are counted
-    all along."""
+    """How many there are on all pages together. With `q`, with a key that is bound to a tenant and with a journal they
+    are counted one by one: null if that takes more than 10,000 tasks, or more than a second."""
 
 
 class GroupsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,7 +136,7 @@ class GroupsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     task_type: Name | None = None
     """Only those of this type."""
     q: QueryText | None = None
-    """Only those that this query means."""
+    """Only those that match this query."""
 
 
 class ReplayRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ class TierShown(Struct, frozen=True, kw_only=True):
 
 
 class FindingShown(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     level: Level
@@ -36,7 +36,7 @@ class FindingShown(Struct, frozen=True, kw_only=True):
 
 
 class DiagnosisShown(Struct, frozen=True, kw_only=True):
-    """All that was looked at."""
+    """The results of all checks."""
 
     level: Level
     """The worst of the findings."""

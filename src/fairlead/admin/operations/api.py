@@ -25,23 +25,23 @@ StageWord: TypeAlias = Literal["pending", "running", "paused", "cancelled", "don
 
 
 class OperationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An action on all tasks that a query means."""
+    """An action on all tasks that match a query."""
 
     action: ActionWord
     """What is done to each task."""
     query: QueryText
-    """Which tasks, in the query language; those that the action is not for are left out by themselves."""
+    """Which tasks, in the query language; tasks to which the action does not apply are left out."""
     dry_run: bool = False
-    """Whether to answer only how many tasks it would be, and some of them."""
+    """Whether to only count the tasks, and show some of them."""
     as_of: Moment | None = None
-    """Tasks are meant as they stood at this moment, such as that of a dry run: later ones, and those that ended later,
-    are left alone."""
+    """Only tasks that matched at this moment, such as that of a dry run: those that were submitted or ended later are
+    left alone."""
     expected: Annotated[int, Meta(ge=0)] | None = None
-    """How many tasks the caller has seen: if there are not so many, nothing is done."""
+    """How many tasks the caller expects: if the number differs, nothing is done."""
     rate: Annotated[float, Meta(ge=0.001, le=1_000_000)] | None = None
     """How many tasks a second at most."""
     canary: Annotated[int, Meta(ge=1)] | None = None
-    """After how many tasks it stops, to go on when it is resumed."""
+    """After how many tasks it pauses until it is resumed."""
     new_priority: PriorityGiven | None = None
     """The priority that replayed tasks are queued with instead of their own; `prioritize` needs it."""
     reset_retry_count: bool = True
@@ -49,7 +49,7 @@ class OperationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class OperationShown(Struct, kw_only=True):
-    """An operation: what it is, and how far."""
+    """An operation and its progress."""
 
     operation_id: str
     action: ActionWord
@@ -59,14 +59,14 @@ class OperationShown(Struct, kw_only=True):
     note: str
     """Why it is paused or cancelled."""
     as_of: str
-    """The moment at which tasks are meant as they stood."""
+    """The moment at which the set of tasks was fixed."""
     expected: int
     """How many there were when it began."""
     exact: bool
-    """Whether there were no more: counting ends after 300,000 were looked at."""
+    """Whether that count was complete: counting ends after 300,000 tasks."""
     done: int
     skipped: int
-    """Tasks that had changed before their turn came, so that it was no longer for them."""
+    """Tasks that no longer matched when their turn came."""
     failed: int
     """Tasks that could not be changed because others kept changing them."""
     who: str
@@ -86,10 +86,10 @@ class OperationPreview(Struct, kw_only=True):
     """What an operation would act on."""
 
     as_of: str
-    """The moment of this count; given back as `as_of`, the operation is for these tasks and no others."""
+    """The moment of this count; send it as `as_of` to start the operation for exactly these tasks."""
     count: int
     exact: bool
-    """Whether there are no more: counting ends after 300,000 were looked at."""
+    """Whether the count is complete: counting ends after 300,000 tasks."""
     sample: list[TaskBrief]
     """The oldest of them."""
 
@@ -213,7 +213,7 @@ SHOW: Final = Endpoint[Empty, None](
     problems=(404,),
     calls="operations.get",
     shows=_shown,
-    about="Show how far an operation is.",
+    about="Show an operation and its progress.",
 )
 PAUSE: Final = Endpoint[Empty, None](
     method="POST",
@@ -279,7 +279,7 @@ class RemoteOperations:
         return await self._one(RESUME, operation_id)
 
     async def cancel(self, operation_id: str) -> Operation:
-        """End an operation; what is done stays done."""
+        """Cancel an operation; tasks that were changed stay changed."""
         return await self._one(CANCEL, operation_id)
 
     async def step(self, operation_id: str) -> Operation:

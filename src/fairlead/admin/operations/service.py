@@ -67,7 +67,7 @@ class Operations:
         return kept.operation
 
     async def pause(self, operation_id: str, note: str = "someone paused it") -> Operation:
-        """Stop an operation until it is resumed; the batch under way is still done."""
+        """Pause an operation until it is resumed; the current batch is finished first."""
         return await self._change(operation_id, lambda each, now: operation.paused(each, note, now))
 
     async def resume(self, operation_id: str) -> Operation:
@@ -75,7 +75,7 @@ class Operations:
         return await self._change(operation_id, operation.resumed)
 
     async def cancel(self, operation_id: str, note: str = "someone cancelled it") -> Operation:
-        """End an operation; what is done stays done."""
+        """Cancel an operation; tasks that were changed stay changed."""
         return await self._change(operation_id, lambda each, now: operation.cancelled(each, note, now))
 
     async def step(self, operation_id: str) -> Operation:

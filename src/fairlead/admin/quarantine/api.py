@@ -35,7 +35,7 @@ class QuarantinedShown(Struct, kw_only=True):
 
 
 class QuarantinedWhole(QuarantinedShown, kw_only=True):
-    """A record that was set aside, with its bytes: what is exported, and restored when it is mended."""
+    """A record that was set aside, with its bytes, so that it can be exported, repaired and restored."""
 
     parts: dict[str, str]
     """By part, the bytes as they were found, in base64."""
@@ -51,7 +51,7 @@ class RestoreRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What to put back."""
 
     parts: dict[str, str] | None = None
-    """By part, the bytes in base64, once they are mended; if not said, those that were found."""
+    """By part, the repaired bytes in base64; if left out, the bytes as they were found."""
 
 
 def quarantined_shown(found: Quarantined) -> QuarantinedShown:

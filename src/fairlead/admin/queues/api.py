@@ -19,8 +19,8 @@ from fairlead.wire.words import ByState
 
 _SHAPES: Final = SettingShapes(
     QueueSettings,
-    ("QueueOwnSettings", "What is said of one queue alone; null is what the settings of the servers and workers say."),
-    ("QueueChange", "What to change of a queue; null goes back to what the settings say, and what is left out stays."),
+    ("QueueOwnSettings", "A queue's own settings; null where the settings of the servers and workers apply."),
+    ("QueueChange", "What to change of a queue; null removes its own setting, and what is left out stays as it is."),
     __name__,
 )
 
@@ -33,7 +33,7 @@ else:
 
 
 class QueueShown(Struct, frozen=True, kw_only=True):
-    """A queue: whether it is paused, how many tasks it has, and what is said of it alone."""
+    """A queue: whether it is paused, how many tasks it has, and its own settings."""
 
     queue: str
     paused: bool
@@ -66,11 +66,11 @@ class PurgeNoted(Struct, frozen=True, kw_only=True):
 
     queue: str
     scheduled: int
-    """How many tasks that were not yet due."""
+    """How many scheduled tasks were deleted."""
     queued: int
-    """How many that were ready."""
+    """How many queued tasks were deleted."""
     complete: bool
-    """Whether all that waited when it began is gone; if not, ask again."""
+    """Whether all tasks that waited when it began are deleted; if not, call again."""
 
 
 class TypeNoted(Struct, frozen=True, kw_only=True):

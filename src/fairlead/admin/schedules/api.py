@@ -57,14 +57,14 @@ ScheduleName: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[A
 
 
 class TaskTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=HTTP_NAMES):
-    """The task that a schedule submits: what can be said in a submit, except when it is due."""
+    """The task that a schedule submits: the fields of a submit, except when it is due."""
 
     type: Name
-    """What the task is: workers have handlers by this name."""
+    """The name of what it does: workers have handlers by this name."""
     priority: PriorityGiven | None = None
     """How urgent it is; `normal` is another word for medium."""
     parameters: JsonObject = Raw(b"{}")
-    """What its handler is given; kept and handed on as it is written, to the digit."""
+    """The arguments of its handler; stored and passed on exactly as written, to the digit."""
     requires: Names = ()
     """What a worker must be able to do to take it."""
     timeout: Annotated[float, Meta(gt=0, le=_YEAR)] | None = None
@@ -72,14 +72,14 @@ class TaskTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_retries: Annotated[int, Meta(ge=0, le=MOST_RETRIES)] | None = None
     """How often a failure is tried again."""
     max_crashes: Annotated[int, Meta(ge=0, le=MOST_RETRIES)] | None = None
-    """How many lost workers it may cost."""
+    """How many workers it may lose before it is a dead letter."""
     backoff: RetryPolicy | None = None
     retry_rules: Rules = ()
-    """What becomes of it after single kinds of errors; the first rule that an error goes by counts."""
+    """What to do after particular errors; the first rule that fits an error counts."""
     queue: Name = "default"
     """The line that it waits in."""
     tenant: Text | None = None
-    """On whose behalf; a key that is bound to a tenant may leave it out and can name no other."""
+    """On whose behalf it runs; with a key that is bound to a tenant it may be left out, and can be no other."""
     tags: Annotated[tuple[Name, ...], Meta(extra_json_schema={"maxItems": 49})] = ()
     """Words to find it by; `schedule:` and the schedule's name is added to them."""
     trace: Text | None = None
@@ -97,9 +97,9 @@ class ScheduleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     task: TaskTemplate
     """What it submits."""
     timezone: Annotated[str, Meta(max_length=100)] = "UTC"
-    """Whose wall clock `cron` is about."""
+    """The time zone of `cron`."""
     missed: MissedWord = "run_once"
-    """What becomes of fire times that passed while nothing could fire them."""
+    """What to do about fire times that passed while nothing could fire them."""
     missed_cap: Annotated[int, Meta(ge=1, le=MOST_MISSED)] = 100
     """How many missed fire times `run_all` makes up for."""
     overlap: OverlapWord = "allow"
@@ -111,7 +111,7 @@ class ScheduleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     end_at: Moment | None = None
     """No fire time is after this."""
     paused: bool | None = None
-    """Whether it fires; if not said, a new one does, and one that is replaced stays as it is."""
+    """Whether it is paused; if left out, a new schedule is not, and a replaced one stays as it is."""
 
 
 class ScheduleRequest(ScheduleFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,7 +121,7 @@ class ScheduleRequest(ScheduleFields, frozen=True, kw_only=True, forbid_unknown_
 
 
 class ScheduleShown(Struct, frozen=True, kw_only=True):
-    """A schedule and how it stands."""
+    """A schedule and its state."""
 
     name: str
     cron: str
@@ -187,7 +187,7 @@ def schedule_of(name: str, fields: ScheduleFields, tenant: str | None) -> Schedu
 
 
 def shown(entry: ScheduleEntry) -> ScheduleShown:
-    """A schedule and how it stands."""
+    """A schedule and its state."""
     schedule, status = entry.schedule, entry.status
     return ScheduleShown(
         name=schedule.name,
@@ -271,7 +271,7 @@ SHOW: Final = Endpoint[Empty, None](
     problems=(404,),
     calls="schedules.get",
     shows=_shown,
-    about="Show a schedule and how it stands.",
+    about="Show a schedule and its state.",
 )
 PUT: Final = Endpoint[Empty, ScheduleFields](
     method="PUT",

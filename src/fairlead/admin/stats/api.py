@@ -33,22 +33,22 @@ class PriorityStanding(Struct, kw_only=True):
     oldest_age_seconds: float
     """How long the one that has waited longest has waited; 0 if none waits."""
     age_p50_seconds: float | None = None
-    """How long half of those that wait have waited at the most, rounded up by a hundredth or less. Null if none waits,
-    or if they were not counted: by the command line beside the store, in over 2,000 lanes, or not in time."""
+    """The median age of the waiting tasks, at most 1 % too high. Null if none waits, or if the ages were not counted:
+    by a command that uses the store without a server, with over 2,000 lanes, or when counting took too long."""
     age_p95_seconds: float | None = None
-    """Likewise how long 95 of 100 have waited."""
+    """The 95th percentile of their ages, likewise."""
     ended_last_hour: int = 0
-    """How many tasks completed, failed or became dead letters within the last hour, the end of a retried attempt not
-    counted. This and what follows is the sum over all processes that settle, claim or sweep, also those that have ended
-    since; of others than the one that is asked, as of their last heartbeat."""
+    """How many tasks completed, failed or became dead letters within the last hour; attempts that are retried do not
+    count. This and the following figures are sums over all processes, including those that have ended since; those of
+    processes other than the answering one are as of their last heartbeat."""
     average_wait_seconds: float | None = None
     """How long these had been ready when the last attempt of each began, on average; null if there are none."""
     average_duration_seconds: float | None = None
     """How long that attempt took, on average; null if there are none."""
     promotions_last_hour: int = 0
-    """How many tasks were claimed within the last hour as more urgent than this priority, because they had waited."""
+    """How many tasks were claimed within the last hour as more urgent than this priority, because of their age."""
     recoveries_last_hour: int = 0
-    """How many tasks were taken within the last hour from workers whose lease had ended, and wait again."""
+    """How many tasks were queued again within the last hour because the lease of their worker had ended."""
 
 
 class QueueStanding(Struct, kw_only=True):
@@ -72,9 +72,9 @@ class WorkerCounts(Struct, kw_only=True):
     """Those that take tasks."""
     draining: int
     dead: int
-    """Those that were not heard of for one lease length, within the last hour."""
+    """Those without a heartbeat for one lease length, within the last hour."""
     total_capacity: int
-    """How many tasks those that live can run at once."""
+    """How many tasks the live workers can run at once."""
     used_capacity: int
     """How many they run."""
     paused: int = 0
@@ -89,7 +89,7 @@ class Throughput(Struct, kw_only=True):
 
 
 class Standing(Struct, kw_only=True):
-    """How all queues stand, or one of them if one was asked for."""
+    """The figures of all queues, or of one if one was asked for."""
 
     queues: ByPriority[PriorityStanding]
     """By priority, all queues together."""
@@ -104,7 +104,7 @@ class Standing(Struct, kw_only=True):
     next_alarm: str | None
     """When a task next needs attention: it is due, or its lease or retention ends."""
     promoted_today: int
-    """How many tasks were claimed as more urgent than they are, because they had waited, since midnight UTC."""
+    """How many tasks were claimed as more urgent than their own priority, because of their age, since midnight UTC."""
     journal_behind: int | None
     """How many changed tasks the journal has yet to learn of; null without a journal."""
     paused_types: list[str] = []
@@ -142,7 +142,7 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """How all queues stood lately, the oldest first; as far back as the server that is asked has run."""
+    """Figures of all queues over the last hour, the oldest first; they begin when the answering server started."""
 
     interval_seconds: float
     samples: list[Sample]
@@ -241,7 +241,7 @@ class StatsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which queue."""
 
     queue: Name | None = None
-    """Only this queue; one that has no tasks stands at zero."""
+    """Only this queue; a queue without tasks has zeros."""
 
 
 SHOW_STATS: Final = Endpoint[StatsQuery, None](

@@ -22,7 +22,7 @@ from fairlead.wire.words import WorkerStateName
 
 
 class WorkerShown(Struct, frozen=True, kw_only=True):
-    """A worker, as it last said of itself."""
+    """A worker, as it last reported."""
 
     worker_id: str
     name: str
@@ -31,7 +31,7 @@ class WorkerShown(Struct, frozen=True, kw_only=True):
     of for one lease length."""
     host: str
     pid: int
-    """The number of its process; 0 if it did not say."""
+    """Its process id; 0 if it reported none."""
     version: str
     queues: list[str]
     capabilities: list[str]
@@ -64,7 +64,7 @@ class WorkerWhole(WorkerShown, frozen=True, kw_only=True):
     """A worker and its tasks."""
 
     drain_requested: bool
-    """Whether it was asked to drain; it hears of it at its next heartbeat."""
+    """Whether it was asked to drain; it learns of it at its next heartbeat."""
     running_tasks: list[TaskBrief]
     """Tasks whose leases it holds, the oldest first, at most 100. A dead worker holds them until the leases end."""
     lost_tasks: list[LostTaskShown]
@@ -80,7 +80,7 @@ class WorkerList(Struct, frozen=True, kw_only=True):
 
 
 def worker_shown(worker: WorkerRecord) -> WorkerShown:
-    """A worker, as it last said of itself."""
+    """A worker, as it last reported."""
     return WorkerShown(**_fields(worker))
 
 
@@ -149,8 +149,7 @@ DRAIN: Final = Endpoint[Empty, None](
     problems=(404,),
     calls="workers.drain",
     shows=_shown,
-    about="Drain a worker: it takes no more tasks, and leaves when its tasks have ended. It is told at its next "
-    "heartbeat.",
+    about="Drain a worker: from its next heartbeat on it takes no more tasks, and it leaves when its tasks have ended.",
 )
 PAUSE: Final = Endpoint[Empty, None](
     method="POST",
@@ -161,8 +160,10 @@ PAUSE: Final = Endpoint[Empty, None](
     problems=(404,),
     calls="workers.pause",
     shows=_shown,
-    about="Have a worker get no more tasks until it is resumed. It finishes what it has, and stays. This takes effect "
-    "within a second, whatever the worker says of itself.",
+    about=(
+        "Pause a worker: it gets no new tasks until it is resumed. It finishes its running tasks and stays connected. "
+        "This takes effect within a second, whatever status the worker reports."
+    ),
 )
 RESUME: Final = Endpoint[Empty, None](
     method="POST",

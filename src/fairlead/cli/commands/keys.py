@@ -39,7 +39,7 @@ def create(
     tenant: Annotated[
         str | None,
         Parameter(
-            help="The tenant that it is bound to: it sees no other's tasks. Any by default.",
+            help="The tenant that it is bound to: it sees only that tenant's tasks. By default it is bound to none.",
             metavar="NAME",
         ),
     ] = None,

@@ -58,7 +58,7 @@ def add(
         str,
         Parameter(
             name="PARAMETER",
-            help="Parameters as key=value; what is JSON is taken as JSON, all else as text.",
+            help="Parameters as key=value; a value that is valid JSON is read as JSON, any other as text.",
             metavar="KEY=VALUE",
         ),
     ],

@@ -60,10 +60,10 @@ def serve(
 ) -> None:
     """Serve the HTTP API until SIGTERM or Ctrl-C.
 
-    Then it takes no more connections, answers what waits, and lets requests that it accepted end, for up to
-    `drain_seconds`; a second signal cuts them off.
+    Then it accepts no more connections, answers the polls that wait, and finishes the requests that it has accepted,
+    for up to `drain_seconds`; a second signal ends them at once.
 
-    As long as the store has no keys it serves this machine only, and whoever calls may do everything. `fairlead keys
+    As long as the store has no keys it serves this machine only, and every caller may do everything. `fairlead keys
     create` makes the first key; from then on every call needs one.
     """
     # Until there is something to finish, being asked to leave is simply the end.

@@ -73,7 +73,7 @@ class LinePlace(Struct, frozen=True, kw_only=True):
     ahead: int
     """How many ready tasks of its queue are served before it, as things stand."""
     exact: bool
-    """Whether they were counted; where each turn is drawn, their number is what even luck would make it."""
+    """Whether they were counted; where each turn is drawn at random, their number is the expected one."""
     ahead_by_priority: Mapping[Priority, int]
     """The same by the priority that they are treated as."""
     next_promotion: Promotion | None = None
@@ -94,18 +94,18 @@ class Forecast(Struct, frozen=True, kw_only=True):
     worker_ids: tuple[WorkerId, ...] = ()
     """The first of them, by id."""
     free_slots: int = 0
-    """How many more tasks they could run right now, as they last said."""
+    """How many more tasks they could run right now, as last reported."""
     rate: float | None = None
     """How many tasks per second they ended lately; None if they ended none."""
     estimated_start: Instant | None = None
     latest_start: Instant | None = None
-    """A start that it will not miss, given the assumptions, whatever else is submitted."""
+    """The latest moment at which it starts, given the assumptions, whatever else is submitted."""
     assumptions: tuple[str, ...] = ()
     """What must hold for these two."""
     no_estimate: str | None = None
     """Why no start can be estimated, if none can."""
     no_latest: str | None = None
-    """Why no latest start can be told, if none can."""
+    """Why no latest start is known, if none is."""
 
 
 class Explanation(Struct, frozen=True, kw_only=True):

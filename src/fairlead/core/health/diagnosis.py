@@ -29,7 +29,7 @@ _ORDER: Final = (Level.GREEN, Level.YELLOW, Level.RED)
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     level: Level = Level.GREEN

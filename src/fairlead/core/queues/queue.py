@@ -193,17 +193,21 @@ class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     order: Annotated[Policy | None, Setting(OrderPolicy(), "How the next task is chosen.")] = None
     priority: Annotated[Priority | None, Setting(PriorityWord(), "The priority of a task that names none.")] = None
     timeout: Annotated[
-        Span | None, Setting(Seconds(), "How long an attempt may take of a task that does not say so itself.")
+        Span | None, Setting(Seconds(), "How long an attempt may take, for tasks without a timeout of their own.")
     ] = None
     max_retries: Annotated[
         int | None,
-        Setting(Count(0, MOST_RETRIES), "How often a task is retried that does not say so itself.", label="retries"),
+        Setting(
+            Count(0, MOST_RETRIES),
+            "How often a failure is tried again, for tasks that do not say so themselves.",
+            label="retries",
+        ),
     ] = None
     max_crashes: Annotated[
         int | None,
         Setting(
             Count(0, MOST_RETRIES),
-            "How many lost workers a task may cost that does not say so itself.",
+            "How many workers a task may lose before it is a dead letter, for tasks that do not say so themselves.",
             label="crashes",
         ),
     ] = None
@@ -211,7 +215,7 @@ class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
         Backoff | None,
         Setting(
             BackoffPolicy(),
-            "How long to wait before the retry of a task that does not say so itself.",
+            "How long to wait before a retry, for tasks without a backoff of their own.",
             wire="retry_policy",
         ),
     ] = None
@@ -242,7 +246,7 @@ class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
         int | None,
         Setting(
             Count(UNBOUNDED, LATEST, zero="any number", remedy=_TASKS.remedy),
-            "How many tasks of each concurrency key may run at once: one, unless said; 0 for as many as come.",
+            "How many tasks of each concurrency key may run at once; one by default, 0 for any number.",
             label="each key",
         ),
     ] = None
@@ -255,7 +259,8 @@ class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ),
     ] = None
     tenant: Annotated[
-        str | None, Setting(Text(), "The tenant that it is bound to: it takes no other's tasks, and must hold none.")
+        str | None,
+        Setting(Text(), "The tenant that it is bound to: it takes only that tenant's tasks, and must hold no others."),
     ] = None
 
     def __post_init__(self) -> None:

@@ -210,7 +210,7 @@ class ErrorData(Struct, frozen=True, gc=False):
 
 
 class ProgressData(Struct, frozen=True, gc=False):
-    """How far an attempt says it is."""
+    """The progress that a worker has reported."""
 
     percent: float
     message: str
@@ -231,9 +231,10 @@ class TaskData(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: ErrorData | None = None
     progress: ProgressData | None = None
     tenant: str | None = None
-    """The task's; whose key is bound to a tenant hears of its own tasks only. Likewise those of workers and queues."""
+    """The task's tenant; a listener whose key is bound to a tenant gets only events of that tenant. The same goes for
+    workers and queues."""
     duration_ms: int | None = None
-    """How long the attempt took that has ended, in milliseconds."""
+    """How long the attempt that ended took, in milliseconds."""
 
 
 class WorkerData(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -256,7 +257,7 @@ class QueueData(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CircuitData(Struct, frozen=True, kw_only=True):
-    """The task type whose circuit has turned, and what it was judged by."""
+    """The task type whose circuit changed its state, and the counts that decided it."""
 
     task_type: str
     outcomes: int

@@ -9,7 +9,7 @@ from fairlead.server.endpoint import Answer, Call, serve
 
 
 async def show_autoscale(call: Call[AutoscaleQuery, None]) -> Answer:
-    """Show how much work waits, and how many workers it takes: for KEDA, or whatever starts and stops workers.
+    """Show the backlog, and suggest a number of workers: for KEDA, or whatever starts and stops workers.
 
     It costs the same however many tasks there are.
     """

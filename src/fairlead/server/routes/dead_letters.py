@@ -28,9 +28,9 @@ async def list_dead_letters(call: Call[DeadLetterQuery, None]) -> Answer:
 
 
 async def groups(call: Call[GroupsQuery, None]) -> Answer:
-    """Count the dead letters by type and by error: errors that are the same but for ids, numbers and the like are one.
+    """Count the dead letters by type and by error: errors that differ only in ids, numbers and the like are one.
 
-    A type with as many as its alert threshold, the setting `dead_letter_alert` or `dead_letter_alerts`, says so. The
+    A type that has reached its alert threshold, the setting `dead_letter_alert` or `dead_letter_alerts`, is marked. The
     `fingerprint` of a group finds its tasks: `q=fingerprint:…`.
     """
     sought = EVERYTHING if call.query.q is None else parse_query(call.query.q)

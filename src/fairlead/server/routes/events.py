@@ -52,7 +52,7 @@ class EventsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     task_id: str | None = None
     """Only this task."""
     last_event_id: Annotated[str, Meta(max_length=_POSITION_LIMIT)] | None = None
-    """Begin behind this event; the header Last-Event-ID, which browsers send by themselves, comes before it."""
+    """Continue after this event; the header Last-Event-ID, which browsers send by themselves, takes precedence."""
 
 
 class Subscribe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,12 +64,12 @@ class Subscribe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 async def stream(call: Call[EventsQuery, None]) -> ASGIApp:
-    """Tell what happens, as server-sent events.
+    """Stream what happens, as server-sent events (SSE).
 
-    Each has an `id`; a browser that lost the connection says the last one when it comes back, and is told what it
-    missed, as far as that is kept: a few minutes, and some 10,000 events. A client that reads
-    more slowly than events happen is told so, and its connection is closed. A key that is bound to a tenant gets the
-    events of that tenant's tasks, workers and queues.
+    Each has an `id`; a browser that reconnects sends the last one and gets the events that it missed, as far as they
+    are kept: a few minutes, and some 10,000 events. A client that reads more slowly than events happen gets a last
+    event that says so, and its connection is closed. A key that is bound to a tenant gets the events of that tenant's
+    tasks, workers and queues.
     """
     query = call.query
     wanted = await _wanted(call.view, query.types, query.queue, query.task_id)

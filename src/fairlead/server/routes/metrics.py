@@ -33,7 +33,7 @@ async def show_metrics(call: Call[Empty, None]) -> ASGIApp:
     """Show how the queues stand and what this server did, in the text format of Prometheus.
 
     How the queues stand is counted once a second at most, at a cost that does not grow with the number of tasks. With a
-    key that is bound to a tenant, that is told of the queues that are bound to it, and nothing else.
+    key that is bound to a tenant, only the figures of the queues that are bound to that tenant are shown.
     """
     stats, late, at_risk = await call.view.recent()
     families = [*gauges(stats, late, at_risk, call.view.rules.alert_at)]

@@ -1,4 +1,4 @@
-"""Operations: one action on all tasks that a query means, done in batches by whichever process sweeps the store."""
+"""Operations: one action on all tasks that match a query, done in batches by whichever process sweeps the store."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fairlead.wire.times import iso
 
 
 async def start(call: Call[Empty, OperationRequest]) -> Answer:
-    """Begin an operation, or with `dry_run` say what it would act on, with status 200.
+    """Start an operation; with `dry_run`, only count the tasks that it would act on, with status 200.
 
-    It goes on by itself, also when the server is restarted; look at it to see how far it is. What the query means is
-    fixed at `as_of`: tasks that are submitted, or end, later are left alone. A mistake in the query is a problem of
-    type `invalid-query`, with carets under it.
+    It continues by itself, even when the server is restarted; show it to see its progress. The set of tasks is fixed at
+    `as_of`: tasks that are submitted, or end, later are left alone. A mistake in the query is a problem of type
+    `invalid-query`, with carets under it.
     """
     view = call.view
     wanted = new_operation(call.body, who=call.principal.name)
@@ -42,13 +42,13 @@ async def list_operations(call: Call[Empty, None]) -> Answer:
 
 
 async def pause(call: Call[Empty, None]) -> Answer:
-    """Stop an operation until it is resumed; the batch under way is still done."""
+    """Pause an operation until it is resumed; the current batch is finished first."""
     note = f"{call.principal.name} paused it"
     return Answer(operation_shown(await call.view.engine.operations.pause(_id(call), note)))
 
 
 async def cancel(call: Call[Empty, None]) -> Answer:
-    """End an operation; what is done stays done."""
+    """Cancel an operation; tasks that were changed stay changed."""
     note = f"{call.principal.name} cancelled it"
     return Answer(operation_shown(await call.view.engine.operations.cancel(_id(call), note)))
 

@@ -1,4 +1,4 @@
-"""Queues: paused and resumed, bounded, ordered, purged, while everything runs. A change counts within a second."""
+"""Queues: paused and resumed, bounded, ordered, purged, while everything runs. A change applies within a second."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ async def show(call: Call[Empty, None]) -> Answer:
 async def change(call: Call[Empty, QueueChange]) -> Answer:
     """Change a queue's bound, its order of service, the defaults of its tasks or its tenant.
 
-    It counts from the next claim or submit on. A queue that is bound to a tenant takes that tenant's tasks only: a task
-    that names none becomes its own. To be bound it must hold no task of others, ended ones included.
+    It applies from the next claim or submit on. A queue that is bound to a tenant takes that tenant's tasks only: a
+    task that names none becomes its own. To be bound it must hold no task of others, ended ones included.
     """
     state, name = call.state, named(call, "queue")
     return await _answer(call, name, await state.engine.queues.change(name, **options_of(call.body)))
@@ -61,7 +61,7 @@ async def resume(call: Call[Empty, None]) -> Answer:
 
 
 async def purge(call: Call[Empty, PurgeRequest]) -> Answer:
-    """Remove the tasks that wait in a queue, for good, the oldest first. What runs goes on.
+    """Delete the waiting tasks of a queue for good, the oldest first. Running tasks continue.
 
     One request removes at most 50,000; `complete` says whether there may be more.
     """

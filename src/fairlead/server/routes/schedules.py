@@ -24,7 +24,7 @@ _SHOWN = 64
 
 
 async def list_schedules(call: Call[Empty, None]) -> Answer:
-    """List the schedules by name, and how each stands."""
+    """List the schedules by name, each with its state."""
     return Answer(ScheduleList(schedules=[shown(entry) for entry in await call.view.engine.schedules.all()]))
 
 
@@ -38,7 +38,7 @@ async def add(call: Call[Empty, ScheduleRequest]) -> Answer:
 async def put(call: Call[Empty, ScheduleFields]) -> Answer:
     """Add a schedule, or replace the one by this name.
 
-    That one's past is kept. Its next fire time changes only if the times at which it recurs do.
+    A replaced schedule keeps its history, and its next fire time changes only if the recurrence changes.
     """
     request, name = call.body, call.path["schedule"]
     schedule = schedule_of(name, request, call.view.tenant_of(request.task.tenant))
@@ -53,7 +53,7 @@ async def run(call: Call[Empty, None]) -> Answer:
 
 
 async def preview(call: Call[PreviewQuery, None]) -> Answer:
-    """Show the next fire times of a schedule, as if it were not paused; through changes to and from summer time too."""
+    """Show the next fire times of a schedule, as if it were not paused, including changes to and from summer time."""
     schedule, times = await call.view.engine.schedules.preview(_name(call), call.query.count)
     return Answer(previewed(schedule, times))
 

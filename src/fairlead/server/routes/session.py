@@ -49,7 +49,7 @@ async def log_in(call: Call[Empty, LoginRequest]) -> Answer:
 
 
 async def show(call: Call[Empty, None]) -> Answer:
-    """Say who calls: by key, by cookie, or anybody while the server needs no key.
+    """Show who the caller is: known by a key, by a cookie, or anybody while the server needs no key.
 
     It answers callers without a key too, so that a page can tell whether to ask for one.
     """

@@ -13,9 +13,9 @@ from fairlead.wire.endpoint import Empty
 async def show_stats(call: Call[StatsQuery, None]) -> Answer:
     """Show how many tasks wait and how long, by priority; the workers; and what became of tasks lately.
 
-    It costs the same however many tasks there are, but for the percentiles of their ages. Those are counted once a
-    second at most and, where counting takes long, so seldom that it takes a twentieth of the time; they are at most a
-    minute old, and null where they are not known.
+    The cost does not depend on the number of tasks, except for the percentiles of their ages. These are counted at most
+    once a second, and less often where counting is slow, so that it takes at most a twentieth of the time; they are at
+    most a minute old, and null if they are not known.
     """
     queue = None if call.query.queue is None else check_name("queue", call.query.queue)
     if queue is not None:

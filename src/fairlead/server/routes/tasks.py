@@ -20,9 +20,9 @@ from fairlead.wire.times import maybe_iso
 async def submit(call: Call[SubmitQuery, SubmitRequest]) -> Answer:
     """Store a task; it is durable when this is answered.
 
-    With an `idempotency_key` that is known, the first task that it named is answered, with status 200. If no live
-    worker could run the task, it is stored all the same and `warnings` says why. With `estimate=true` the answer also
-    tells when the task will start, as far as that can be told; it takes as long as an `explain`.
+    If the `idempotency_key` is known, the answer is the task that it first named, with status 200. If no live worker
+    could run the task, it is stored all the same and `warnings` says why. With `estimate=true` the answer also
+    estimates when the task will start, where that is possible; this takes as long as an `explain`.
     """
     view, request = call.view, call.body
     traceparent = traceparent_of(call.scope["headers"])
@@ -34,7 +34,7 @@ async def submit(call: Call[SubmitQuery, SubmitRequest]) -> Answer:
 async def show(call: Call[ShowQuery, None]) -> Answer:
     """Show everything about a task.
 
-    With `wait`, the answer comes when the task has ended, or after so many seconds as it then stands.
+    With `wait`, the answer comes when the task has ended, or after that many seconds with the task as it is then.
     """
     view, query = call.view, call.query
     task_id = task_id_of(call)
@@ -50,9 +50,9 @@ async def show(call: Call[ShowQuery, None]) -> Answer:
 async def explain(call: Call[Empty, None]) -> Answer:
     """Say why a task waits, or why it ran when it ran.
 
-    Of a queued task: its place in line, when it is promoted, from when on nothing new can pass it, who could take it or
-    why nobody can, and when it will start, with what is assumed. Of an executing or ended one: each attempt, how long
-    it had waited, and what it came after.
+    For a queued task: its place in line, when it is promoted, when new tasks can no longer pass it, which workers could
+    take it or why none can, and when it will start, with the assumptions. For an executing or ended task: each attempt,
+    how long the task had waited, and what came before.
     """
     told = await call.view.engine.explain(task_id_of(call))
     return Answer(explanation_shown(told))
@@ -71,7 +71,7 @@ async def list_tasks(call: Call[ListQuery, None]) -> Answer:
 async def cancel(call: Call[CancelQuery, None]) -> Answer:
     """Cancel a task: at once if it waits; if it is executing, its worker is asked to stop it.
 
-    The answer waits a little for that worker. If it has not stopped the task by then the status is 202 and
+    The answer waits briefly for that worker. If it has not stopped the task by then, the answer is 202 with the status
     `cancel_requested`; the task ends when the worker does stop it, or loses its lease. A task that has ended cannot be
     cancelled.
     """

@@ -14,7 +14,7 @@ from fairlead.wire.task_shown import TaskBrief, brief
 
 
 async def list_workers(call: Call[Empty, None]) -> Answer:
-    """List the workers by id. One that was not heard of for one lease length is dead, and listed for an hour."""
+    """List the workers by id. One without a heartbeat for one lease length is dead, and listed for an hour."""
     return Answer(WorkerList(workers=[worker_shown(worker) for worker in await call.view.engine.workers.all()]))
 
 

@@ -78,13 +78,13 @@ _UNTOLD: Final = ReportedError(message="the worker gave no error")
 
 
 async def result(call: Call[Empty, ResultRequest]) -> Answer:
-    """Say how an attempt ended, or how several did.
+    """Report how an attempt ended, or how several did.
 
-    A lease is all that it takes: an outcome counts even if its worker is no longer registered. Under the id of a worker
-    that another key has registered, every lease is lost. Without a lease the worker must be registered, by this key; it
-    stands for the lease of a task that was given to it since, and never before. Saying the same again
-    is acknowledged again, so repeat it until it is answered. Under a lost lease nothing is changed and the answer is
-    409; of several results each is answered by itself, with status 200.
+    The lease is enough: an outcome counts even if its worker is no longer registered. If another key has registered the
+    worker, every lease counts as lost. Without a lease, the worker must be registered by this key, and the task must
+    have been given to this registration, and never to this worker before. The same result may be sent again and is
+    acknowledged again, so repeat it until it is answered. If the lease is lost, nothing is changed and the answer is
+    409; several results are answered one by one, with status 200 for the whole.
     """
     worker = WorkerId(call.path["worker_id"])
     body = call.body
@@ -103,9 +103,9 @@ async def result(call: Call[Empty, ResultRequest]) -> Answer:
 
 
 async def progress(call: Call[Empty, ProgressRequest]) -> Answer:
-    """Say how far an attempt is; its lease is renewed as by a heartbeat.
+    """Report the progress of an attempt; its lease is renewed as by a heartbeat.
 
-    Without a lease the same holds as of a result.
+    Without a lease, the rules for results apply.
     """
     body = call.body
     said = Progress(percent=body.percent, message=body.message)
@@ -118,9 +118,9 @@ async def progress(call: Call[Empty, ProgressRequest]) -> Answer:
 
 
 async def start(call: Call[Empty, StartRequest]) -> Answer:
-    """Say that an attempt begins, which is not needed: it began when the task was given out.
+    """Acknowledge that an attempt begins. This is optional: it began when the task was claimed.
 
-    Nothing is changed. The answer is 409 if the task is no longer the worker's, which then had better not begin.
+    Nothing is changed. The answer is 409 if the worker no longer holds the task; then it should not begin.
     """
     task_id = _task_id(call.body.task_id)
     worker = await call.view.worker(call.path["worker_id"])

@@ -1,6 +1,6 @@
 """The worker protocol: any program that speaks HTTP can run tasks.
 
-Nothing of a worker is kept in a server, so each of its calls may go to any of them.
+Servers keep no state about workers, so each call may go to any server.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _PAGES: Final = 100
 
 
 async def register(call: Call[Empty, RegisterRequest]) -> Answer:
-    """Introduce a worker. The answer says what it is called and how often it should call.
+    """Register a worker. The answer has its id, and how often it should call.
 
     Its id belongs to the key that registers it: no other key can register, poll or settle under it. With a key that is
     bound to a tenant, it can serve queues that are bound to that tenant.
@@ -73,10 +73,10 @@ async def register(call: Call[Empty, RegisterRequest]) -> Answer:
 
 
 async def poll(call: Call[Empty, PollRequest]) -> Answer:
-    """Take the best tasks for a worker, waiting for them for up to `wait_seconds`.
+    """Claim the most urgent tasks for a worker, waiting for them for up to `wait_seconds`.
 
-    The tasks are leased to the worker from now on. If the caller hangs up before it is answered, they wait again at
-    once, and no retry is spent.
+    The tasks are leased to the worker from now on. If the caller disconnects before the answer, they are queued again
+    at once, and no retry is spent.
     """
     view, body = call.view, call.body
     worker = await view.worker(call.path["worker_id"])
@@ -120,10 +120,10 @@ async def _recheck(call: Call[Empty, PollRequest], tasks: list[Task]) -> None:
 
 
 async def heartbeat(call: Call[Empty, HeartbeatRequest]) -> Answer:
-    """Say that a worker is alive, renew the leases of what it runs, and learn what it should stop.
+    """Report that a worker is alive, renew the leases of its running tasks, and learn which of them to stop.
 
-    With `running` the leases that it names are renewed and no others. Without it all are that the worker was given
-    since it registered: also that of a task whose poll was never answered, which then waits for its timeout.
+    With `running`, only the leases that it names are renewed. Without it, the leases of all tasks that the worker was
+    given since it registered are renewed, even if the answer to its poll was lost: such a task waits until its timeout.
     """
     view, body = call.view, call.body
     worker = call.path["worker_id"]
@@ -148,13 +148,13 @@ async def heartbeat(call: Call[Empty, HeartbeatRequest]) -> Answer:
 
 
 async def drain(call: Call[Empty, None]) -> Answer:
-    """Have a worker drain: it gets no more tasks, and its heartbeats tell it to leave."""
+    """Drain a worker: it gets no more tasks, and the answers to its heartbeats tell it to leave."""
     await call.view.drain(call.path["worker_id"])
     return Answer(DrainNoted(acknowledged=True))
 
 
 async def deregister(call: Call[Empty, DeregisterRequest]) -> Answer:
-    """Say that a worker leaves. What it still holds waits again; no retry is spent."""
+    """Deregister a worker. The tasks that it still holds are queued again; no retry is spent."""
     view = call.view
     worker = await view.worker(call.path["worker_id"])
     await view.leave(worker.id)

@@ -28,9 +28,9 @@ def explain(
 ) -> None:
     """Explain why a task waits, or why it ran when it did.
 
-    Of a waiting task: its place in line, when it is promoted, from when on nothing new can pass it, who could take it
-    or why nobody can, and when it will start, with what is assumed. Of one that was claimed: each attempt, how long it
-    had waited, and what it came after.
+    For a waiting task: its place in line, when it is promoted, when new tasks can no longer pass it, which workers
+    could take it or why none can, and when it will start, with the assumptions. For a task that was claimed: each
+    attempt, how long the task had waited, and what came before.
     """
     wanted = parse_task_id(task_id)
     with reached(common) as connection:

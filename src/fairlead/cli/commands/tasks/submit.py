@@ -38,7 +38,7 @@ def submit(
         str,
         Parameter(
             name="PARAMETER",
-            help="Parameters as key=value; what is JSON is taken as JSON, all else as text.",
+            help="Parameters as key=value; a value that is valid JSON is read as JSON, any other as text.",
             metavar="KEY=VALUE",
         ),
     ],
@@ -57,13 +57,16 @@ def submit(
         tuple[str, ...],
         Parameter(
             help="How often one kind of error is tried again: TimeoutError=10, or ValueError=reject; may be given more "
-            "than once, and the first that an error goes by counts.",
+            "than once, and the first that fits an error counts.",
             metavar="ERROR=N",
         ),
     ] = (),
     requires: Annotated[str | None, Parameter(help="Capabilities that its worker must have.", metavar="A,B")] = None,
     idempotency_key: Annotated[
-        str | None, Parameter(help="The same key again gives the task that has it.", metavar="TEXT")
+        str | None,
+        Parameter(
+            help="For deduplication: a second submit with the same key gives the first one's task.", metavar="TEXT"
+        ),
     ] = None,
     concurrency_key: Annotated[
         str | None, Parameter(help="Tasks of its queue with the same key run one at a time.", metavar="TEXT")
