@@ -100,7 +100,7 @@ PARTS: Final = (
     ),
     AppPart(
         name="queues",
-        summary="The queues of an app: to pause, resume, change and purge; it counts everywhere within about a second.",
+        summary="The queues of an app: to pause, resume, change and purge; changes apply everywhere within a second.",
         requests=requests.QueueRequests,
         service=Service(Queues, RemoteQueues),
     ),

@@ -841,7 +841,7 @@ export interface RetryPolicy {
   jitter?: number;
 }
 
-/** What becomes of a task after one kind of error; what is left out is as for all errors. */
+/** What to do after one kind of error; what is left out is as for all errors. */
 export interface RetryRule {
   /** The error's type: `TimeoutError` in any module, `requests.HTTPError` in that module or below it, or `*` for any error. `Timeout` is an attempt that was stopped at its timeout. */
   error: string;

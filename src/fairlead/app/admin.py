@@ -49,7 +49,7 @@ class AppTasks(Part):
     async def search(
         self, query: str = "", *, limit: int = 100, after: str | None = None, newest_first: bool = True
     ) -> Found:
-        """A page of the tasks that a query means: `search("state:failed queue:emails created:>-1h")`.
+        """A page of the tasks that match a query: `search("state:failed queue:emails created:>-1h")`.
 
         The cursor of the answer, given as `after`, leads to the next page; it is None when there is none.
         """
@@ -100,7 +100,7 @@ class AppDeadLetters(Part):
     async def search(
         self, query: str = "", *, limit: int = 100, after: str | None = None, newest_first: bool = True
     ) -> Found:
-        """A page of the dead letters that a query means; its cursor, given as `after`, leads to the next."""
+        """A page of the dead letters that match a query; its cursor, given as `after`, leads to the next."""
         return await (await self._requests(DeadLetterRequests)).search(
             query, limit=limit, after=after, newest_first=newest_first
         )
@@ -134,7 +134,7 @@ class AppOperations(Part):
         return run_inline(self._requests_inline(OperationRequests).preview(action, query, **options))
 
     async def start(self, action: str, query: str, **options: Unpack[OperationOptions]) -> Operation:
-        """Begin to `replay`, `discard` or `cancel` all that a query means: `start("replay", "error:Boom", rate=50)`."""
+        """Begin to `replay`, `discard` or `cancel` all that match a query: `start("replay", "error:Boom", rate=50)`."""
         return await (await self._requests(OperationRequests)).start(action, query, **options)
 
     def start_sync(self, action: str, query: str, **options: Unpack[OperationOptions]) -> Operation:
@@ -142,7 +142,7 @@ class AppOperations(Part):
         return run_inline(self._requests_inline(OperationRequests).start(action, query, **options))
 
     async def finish(self, operation_id: str, told: Callable[[Operation], object] | None = None) -> Operation:
-        """Work on an operation, or watch who does, until it is done, paused or cancelled; `told` hears of each step."""
+        """Work on an operation, or watch who does, until it is done, paused or cancelled; calls `told` at each step."""
         return await (await self._requests(OperationRequests)).finish(operation_id, told)
 
     def finish_sync(self, operation_id: str, told: Callable[[Operation], object] | None = None) -> Operation:
@@ -191,10 +191,10 @@ class AppOperations(Part):
 
 
 class AppQueues(Part):
-    """The queues of an app: to pause, resume, change and purge; it counts everywhere within about a second."""
+    """The queues of an app: to pause, resume, change and purge; changes apply everywhere within a second."""
 
     async def purge(self, queue: str) -> PurgeCount:
-        """Remove the tasks that wait in a queue, for good; what runs goes on."""
+        """Delete the waiting tasks of a queue for good; running tasks continue."""
         return await (await self._requests(QueueRequests)).purge(queue)
 
     def purge_sync(self, queue: str) -> PurgeCount:
@@ -250,7 +250,7 @@ class AppQueues(Part):
         return run_inline(self._inline().queues.change(queue, **options))
 
     async def reset(self, queue: str) -> QueueSettings:
-        """Go back to the settings of all, but for whether the queue is paused, and whose it is."""
+        """Remove a queue's own settings, except whether it is paused and which tenant it is bound to."""
         return await (await self._engine()).queues.reset(queue)
 
     def reset_sync(self, queue: str) -> QueueSettings:
@@ -280,7 +280,7 @@ class AppWorkers(Part):
     async def autoscale(
         self, queue: str | None = None, *, within: Duration = 60.0, capacity: int | None = None
     ) -> Scaling:
-        """How much work waits in a queue, or in all, and how many workers work it off within this.
+        """The backlog of a queue, or of all, and how many workers would finish it within this time.
 
         `within` is seconds, or a timedelta.
         """
@@ -309,7 +309,7 @@ class AppWorkers(Part):
         return run_inline(self._inline().workers.get(named))
 
     async def drain(self, named: str) -> WorkerRecord:
-        """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
+        """Drain a worker: from its next heartbeat on it claims no more, and it leaves when its tasks have ended."""
         return await (await self._engine()).workers.drain(named)
 
     def drain_sync(self, named: str) -> WorkerRecord:
@@ -317,7 +317,7 @@ class AppWorkers(Part):
         return run_inline(self._inline().workers.drain(named))
 
     async def pause(self, named: str) -> WorkerRecord:
-        """Have a worker claim no more until it is resumed; it finishes what it has, and stays."""
+        """Pause a worker: it finishes its running tasks, and claims no more until it is resumed."""
         return await (await self._engine()).workers.pause(named)
 
     def pause_sync(self, named: str) -> WorkerRecord:
@@ -496,7 +496,7 @@ class AppCircuits(DeclaringPart[CircuitSettings]):
         return run_inline(self._inline().circuits.open(task_type))
 
     async def close(self, task_type: str) -> Circuit:
-        """Close a circuit by hand: its tasks are claimed again, and what was counted is forgotten."""
+        """Close a circuit by hand: its tasks are claimed again, and its counts start at zero."""
         return await (await self._engine()).circuits.close(task_type)
 
     def close_sync(self, task_type: str) -> Circuit:

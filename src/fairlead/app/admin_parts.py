@@ -58,7 +58,7 @@ class Operated(Part):
 
     @functools.cached_property
     def queues(self) -> AppQueues:
-        """The queues of an app: to pause, resume, change and purge; it counts everywhere within about a second."""
+        """The queues of an app: to pause, resume, change and purge; changes apply everywhere within a second."""
         from fairlead.app.admin import AppQueues
 
         return AppQueues(self._connect)

@@ -171,8 +171,8 @@ class Fairlead(Operated):
     ) -> CronDecorator:
         """Submit a task type at set times: `@app.cron("*/5 * * * *", timezone="Europe/Berlin")` over `@app.task`.
 
-        The schedule is called like the task type unless it has a name. It is stored when a worker of the app starts;
-        one that is no longer declared stays in the store until it is removed there.
+        The schedule has the name of its task type unless it is given another. It is stored when a worker of the app
+        starts; one that is no longer declared stays in the store until it is removed there.
         """
 
         def declare(task: Any) -> Any:
@@ -249,7 +249,8 @@ class Fairlead(Operated):
     ) -> None:
         """Work until the process is asked to leave by SIGTERM or Ctrl-C.
 
-        With a `metrics_port`, which needs `Metrics()` among the app's observers, Prometheus can ask there how it goes.
+        With a `metrics_port` it serves its metrics for Prometheus there; that needs `Metrics()` among the app's
+        observers.
         """
 
         async def prepare() -> list[Service]:
@@ -269,7 +270,7 @@ class Fairlead(Operated):
         return parents_of_sync(self._connection, self.handlers)
 
     async def parent_results(self) -> list[Any]:
-        """Inside a handler: the results of those that this task waited for; raises TaskFailed if one has none."""
+        """Inside a handler: the results of the tasks that this one waited for; raises TaskFailed if one has none."""
         return [parent.result_seen() for parent in await self.parents()]
 
     def parent_results_sync(self) -> list[Any]:

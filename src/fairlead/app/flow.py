@@ -82,7 +82,7 @@ def chain(*steps: Step) -> Chain[Any]:
     """Calls that run one after the other: `await chain(a.call(1), b.call()).submit()`.
 
     A step may be a group: the next one then runs when all of the group have ended. After a failure the rest is
-    cancelled, but for what has the option `on_failure="run_anyway"`.
+    cancelled, except calls with the option `on_failure="run_anyway"`.
     """
     return Chain(steps)
 

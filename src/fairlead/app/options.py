@@ -127,7 +127,7 @@ class Promote(order.Promote, metaclass=InSeconds, frozen=True, spans=("low", "me
 
 
 class HeadStart(order.HeadStart, metaclass=InSeconds, frozen=True, spans=("critical", "high", "medium", "low")):
-    """One line, in which a priority stands as if it had come that much earlier; spans are seconds, or timedeltas."""
+    """One line, in which a task counts as submitted that much earlier; spans are seconds, or timedeltas."""
 
     if TYPE_CHECKING:
 
@@ -228,7 +228,7 @@ class Settings(
 
 
 class RetryRule(retry.RetryRule, metaclass=InSeconds, frozen=True):
-    """What becomes of a task after one kind of error; what is left out is as the task says for all errors."""
+    """What to do after one kind of error; what is left out is what the task says for all errors."""
 
     if TYPE_CHECKING:
 

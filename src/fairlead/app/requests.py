@@ -49,7 +49,7 @@ class TaskRequests(EngineRequests):
     async def search(
         self, query: str = "", *, limit: int = 100, after: str | None = None, newest_first: bool = True
     ) -> Found:
-        """A page of the tasks that a query means: `search("state:failed queue:emails created:>-1h")`.
+        """A page of the tasks that match a query: `search("state:failed queue:emails created:>-1h")`.
 
         The cursor of the answer, given as `after`, leads to the next page; it is None when there is none.
         """
@@ -75,7 +75,7 @@ class DeadLetterRequests(EngineRequests):
     async def search(
         self, query: str = "", *, limit: int = 100, after: str | None = None, newest_first: bool = True
     ) -> Found:
-        """A page of the dead letters that a query means; its cursor, given as `after`, leads to the next."""
+        """A page of the dead letters that match a query; its cursor, given as `after`, leads to the next."""
         return await _page(self._engine, dead_letters_of(parse_query(query)), limit, after, newest_first)
 
     async def groups(self, query: str = "") -> Groups:
@@ -87,7 +87,7 @@ class QueueRequests(EngineRequests):
     """What is asked of queues."""
 
     async def purge(self, queue: str) -> PurgeCount:
-        """Remove the tasks that wait in a queue, for good; what runs goes on."""
+        """Delete the waiting tasks of a queue for good; running tasks continue."""
         return await self._engine.queues.purge(queue)
 
 
@@ -97,7 +97,7 @@ class WorkerRequests(EngineRequests):
     async def autoscale(
         self, queue: str | None = None, *, within: Duration = 60.0, capacity: int | None = None
     ) -> Scaling:
-        """How much work waits in a queue, or in all, and how many workers work it off within this.
+        """The backlog of a queue, or of all, and how many workers would finish it within this time.
 
         `within` is seconds, or a timedelta.
         """
@@ -151,11 +151,11 @@ class OperationRequests(EngineRequests):
         return await self._engine.operations.preview(_new_operation(action, query, options))
 
     async def start(self, action: str, query: str, **options: Unpack[OperationOptions]) -> Operation:
-        """Begin to `replay`, `discard` or `cancel` all that a query means: `start("replay", "error:Boom", rate=50)`."""
+        """Begin to `replay`, `discard` or `cancel` all that match a query: `start("replay", "error:Boom", rate=50)`."""
         return await self._engine.operations.start(_new_operation(action, query, options))
 
     async def finish(self, operation_id: str, told: Callable[[Operation], object] | None = None) -> Operation:
-        """Work on an operation, or watch who does, until it is done, paused or cancelled; `told` hears of each step."""
+        """Work on an operation, or watch who does, until it is done, paused or cancelled; calls `told` at each step."""
         operation = await self._engine.operations.get(operation_id)
         return await finish(self._engine.operations, operation, told, self._sleep)
 
@@ -163,7 +163,7 @@ class OperationRequests(EngineRequests):
 async def finish(
     operations: OperationFacade, operation: Operation, told: Callable[[Operation], object] | None, sleep: Sleep
 ) -> Operation:
-    """Work on an operation, or watch who does, until it stops; `told` hears of each step."""
+    """Work on an operation, or watch who does, until it stops; `told` is called at each step."""
     while operation.stage.active:
         before, operation = operation, await operations.step(operation.id)
         if told is not None:

@@ -67,7 +67,7 @@ _MOST_NAMES: Final = 32
 
 
 class RetryRule(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """What becomes of a task after one kind of error; None is as the task says for all errors."""
+    """What to do after one kind of error; None means what the task says for all errors."""
 
     max_retries: int | None = None
     """After how many retries this error is the last, whatever errors the retries before were spent on."""

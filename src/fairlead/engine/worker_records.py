@@ -289,7 +289,7 @@ class WorkerRecords:
         return (await self._records.read(PRESENT)).names
 
     async def ask_drain(self, worker: WorkerId) -> None:
-        """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
+        """Drain a worker: from its next heartbeat on it claims no more, and it leaves when its tasks have ended."""
         await self._find(worker)
         await self._store.put(_DRAIN, worker, _encode(self._clock.now()))
 

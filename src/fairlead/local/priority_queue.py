@@ -190,7 +190,7 @@ class PriorityTaskQueue:
 
         One in progress is completed, failed, or pending again as if nobody had taken it; with `reset_retries` it is
         then as if it had never failed. A pending one is cancelled. With a `lease` only the attempt that still holds the
-        task is heard: the answer is `(False, False)` for any other. Raises TaskNotFoundError, and
+        task is accepted: the answer is `(False, False)` for any other. Raises TaskNotFoundError, and
         InvalidStateTransitionError for every other change.
         """
         wanted = status_of(status)

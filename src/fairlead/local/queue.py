@@ -59,10 +59,9 @@ class TaskQueueManager:
     ) -> SubmitAnswer:
         """Queue a task; the answer is rejected, with the reason, when the queue is full.
 
-        `max_retries` is how many failures end the task. `retry_policy` is for the worker that gets it, and is not
-        looked into. `backoff` says how long a failed task waits, which it does not without: a `Backoff`, or a mapping
-        with any of `initial_seconds`, `factor`, `max_seconds` and `jitter`. What it leaves out is 1 s, 2.0, 300 s and
-        0.1.
+        `max_retries` is how many failures end the task. `retry_policy` is passed on to the worker unread. `backoff`
+        says how long a failed task waits before its retry: a `Backoff`, or a mapping with any of `initial_seconds`,
+        `factor`, `max_seconds` and `jitter`, whose defaults are 1 s, 2.0, 300 s and 0.1. Without it no retry waits.
 
         Raises ValueError, saying what is valid, for what makes no sense.
         """
@@ -84,8 +83,8 @@ class TaskQueueManager:
         """Say how an attempt ended; an error, and nothing changes, when the task is unknown or not in progress.
 
         A failure counts, and the task is pending again while fewer than `max_retries` are counted. With the `lease` of
-        the task as `queue.dequeue` or `queue.get_task` shows it, only the attempt that still holds the task is heard;
-        without it, whoever names the task is believed to hold it.
+        the task as `queue.dequeue` or `queue.get_task` shows it, only the attempt that still holds the task is
+        accepted; without it, whoever names the task is believed to hold it.
         """
         wanted = TaskStatus.COMPLETED if check_flag("success", success) else TaskStatus.FAILED
         try:
@@ -156,8 +155,8 @@ class TaskSupervisor:
     def requeue_stuck_tasks(self) -> StuckAnswer:
         """Queue every stuck task again, at once and in its place in the line.
 
-        The old holder's lease is void, so its word is refused if it shows that. No retry is spent unless the supervisor
-        was told to.
+        The old holder's lease is void, so a call that shows it is refused. No retry is spent unless the supervisor was
+        told to.
         """
         found, requeued = self._queue.requeue_stuck(self._threshold_seconds, spend_retries=self._spend_retries)
         return {"stuck_tasks_found": len(found), "tasks_requeued": len(requeued), "task_ids": requeued}

@@ -29,7 +29,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class RetryRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What becomes of a task after one kind of error; what is left out is as for all errors."""
+    """What to do after one kind of error; what is left out is as for all errors."""
 
     error: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})]
     """The error's type: `TimeoutError` in any module, `requests.HTTPError` in that module or below it, or `*` for any

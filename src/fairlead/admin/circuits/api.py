@@ -199,7 +199,7 @@ CLOSE_CIRCUIT: Final = Endpoint[Empty, None](
     problems=(404,),
     calls="circuits.close",
     shows=_shown,
-    about="Close a circuit by hand: the type's tasks are claimed again, and what was counted is forgotten.",
+    about="Close a circuit by hand: the type's tasks are claimed again, and its counts start at zero.",
 )
 
 
@@ -244,7 +244,7 @@ class RemoteCircuits:
         return await self._one(OPEN_CIRCUIT, task_type)
 
     async def close(self, task_type: str) -> Circuit:
-        """Close a circuit by hand: its tasks are claimed again, and what was counted is forgotten."""
+        """Close a circuit by hand: its tasks are claimed again, and its counts start at zero."""
         return await self._one(CLOSE_CIRCUIT, task_type)
 
     async def _one(self, endpoint: Endpoint[Any, Any], task_type: str, body: object = None) -> Circuit:

@@ -70,7 +70,7 @@ class Circuits:
         return await self._turn(task_type, lambda circuit: opened(circuit, self._clock.now()))
 
     async def close(self, task_type: str) -> Circuit:
-        """Close a circuit by hand: its tasks are claimed again, and what was counted is forgotten."""
+        """Close a circuit by hand: its tasks are claimed again, and its counts start at zero."""
         return await self._turn(task_type, lambda circuit: closed(circuit, self._clock.now()))
 
     async def _turn(self, task_type: str, turn: Callable[[Circuit], Circuit]) -> Circuit:

@@ -212,7 +212,7 @@ class RemoteQueues:
         return settings_of(await self._ask(CHANGE, QueueShown, change_of(options), queue=check_name("queue", queue)))
 
     async def reset(self, queue: str) -> QueueSettings:
-        """Go back to the settings of all, but for whether the queue is paused, and whose it is."""
+        """Remove a queue's own settings, except whether it is paused and which tenant it is bound to."""
         nothing = dict.fromkeys(settings_in(QueueSettings).keys() - {"tenant"})
         return await self.change(queue, **cast(QueueOptions, nothing))
 

@@ -122,7 +122,7 @@ class Queues:
         return await self._change(queue, lambda own: changed(own, options))
 
     async def reset(self, queue: str) -> QueueSettings:
-        """Go back to the settings of all, but for whether the queue is paused, and whose it is."""
+        """Remove a queue's own settings, except whether it is paused and which tenant it is bound to."""
         return await self._change(queue, lambda own: QueueSettings(paused=own.paused, tenant=own.tenant))
 
     async def pause_type(self, task_type: str) -> None:

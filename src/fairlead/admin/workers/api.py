@@ -216,13 +216,13 @@ class RemoteWorkers:
         )
 
     async def drain(self, named: str) -> WorkerRecord:
-        """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
+        """Drain a worker: from its next heartbeat on it claims no more, and it leaves when its tasks have ended."""
         return _worker_records(
             await self._ask(DRAIN, WorkerShown, subject=named, worker_id=known(named, WorkerNotFound(named)))
         )
 
     async def pause(self, named: str) -> WorkerRecord:
-        """Have a worker claim no more until it is resumed; it finishes what it has, and stays."""
+        """Pause a worker: it finishes its running tasks, and claims no more until it is resumed."""
         worker = known(named, WorkerNotFound(named))
         return _worker_records(await self._ask(PAUSE, WorkerShown, subject=named, worker_id=worker))
 

@@ -53,13 +53,13 @@ class Workers:
         )
 
     async def drain(self, named: str) -> WorkerRecord:
-        """Drain a worker: it claims no more, and leaves when its tasks have ended; it is told at its next heartbeat."""
+        """Drain a worker: from its next heartbeat on it claims no more, and it leaves when its tasks have ended."""
         worker = await self._named(named)
         await self._worker_records.ask_drain(worker.id)
         return worker
 
     async def pause(self, named: str) -> WorkerRecord:
-        """Have a worker claim no more until it is resumed; it finishes what it has, and stays."""
+        """Pause a worker: it finishes its running tasks, and claims no more until it is resumed."""
         worker = await self._named(named)
         await self._worker_records.pause(worker.id)
         return replace(worker, paused=True)

@@ -164,7 +164,7 @@ class Strict(Struct, frozen=True, kw_only=True, tag_field="policy", tag="strict"
 
 
 class HeadStart(Struct, frozen=True, kw_only=True, tag_field="policy", tag="head_start"):
-    """One line by ready_at, in which a priority stands as if it had come that much earlier."""
+    """One line for all priorities, by age, in which a task counts as submitted that much earlier."""
 
     critical: Span = 60 * MINUTE
     high: Span = 30 * MINUTE
