@@ -172,20 +172,21 @@ def check(submission: Submission) -> Submission:
         check_name("type", submission.type)
         check_name("queue", submission.queue)
     _check_place(submission.type, submission.queue)
-    if (priority := submission.priority) is not None and type(priority) is not Priority:
-        check_type("priority", priority, Priority, f"use one of {_PRIORITIES}")
+    if submission.priority is not None and type(submission.priority) is not Priority:
+        check_type("priority", submission.priority, Priority, f"use one of {_PRIORITIES}")
     if submission.requires is not NO_CAPABILITIES:
         _check_names("requires", submission.requires, frozenset)
     if submission.tags is not _NO_TAGS:
         _check_names("tags", submission.tags, tuple)
-    if (timeout := submission.timeout) is not None and not (type(timeout) is int and timeout in _TIMEOUTS):
-        check_span("timeout", timeout, _TIMEOUTS[0], _TIMEOUTS[-1])
-    if (count := submission.max_retries) is not None and not (type(count) is int and count in _COUNTS):
-        check_count("max_retries", count, _COUNTS[0], _COUNTS[-1])
-    if (count := submission.max_crashes) is not None and not (type(count) is int and count in _COUNTS):
-        check_count("max_crashes", count, _COUNTS[0], _COUNTS[-1])
-    if (backoff := submission.backoff) is not None and type(backoff) is not Backoff:
-        check_backoff("backoff", backoff)
+    # What most submits leave out is only looked at for whether it is there.
+    if submission.timeout is not None:
+        _check_timeout(submission.timeout)
+    if submission.max_retries is not None:
+        _check_count("max_retries", submission.max_retries)
+    if submission.max_crashes is not None:
+        _check_count("max_crashes", submission.max_crashes)
+    if submission.backoff is not None and type(submission.backoff) is not Backoff:
+        check_backoff("backoff", submission.backoff)
     if submission.retry_rules is not None:
         check_rules(submission.retry_rules)
     if submission.idempotency_key is not None:
@@ -207,6 +208,16 @@ def check(submission: Submission) -> Submission:
 def _check_place(task_type: str, queue: str) -> None:
     check_name("type", task_type)
     check_name("queue", queue)
+
+
+def _check_timeout(timeout: Span) -> None:
+    if not (type(timeout) is int and timeout in _TIMEOUTS):
+        check_span("timeout", timeout, _TIMEOUTS[0], _TIMEOUTS[-1])
+
+
+def _check_count(field: str, count: int) -> None:
+    if not (type(count) is int and count in _COUNTS):
+        check_count(field, count, _COUNTS[0], _COUNTS[-1])
 
 
 def _check_names(field: str, names: Collection[str], kind: type[Collection[str]]) -> None:
