@@ -60,6 +60,12 @@ def test_every_record_is_listed_once_with_its_title() -> None:
     assert not wrong, f"docs/adr/README.md lists what is no record's title, or lists it twice: {wrong}"
 
 
+def test_each_part_of_the_index_is_in_order() -> None:
+    for part in INDEX.read_text("utf-8").split("\n## ")[1:]:
+        numbers = [link for link, *_ in rows(part) if link.startswith("[")]
+        assert numbers == sorted(numbers), part.partition("\n")[0]
+
+
 def test_the_index_says_what_has_superseded_a_record() -> None:
     marked = {link: tuple(re.findall(_LINK, mark)) for link, _, mark in LISTED}
     expected = {row(record)[0]: record.superseded_by for record in RECORDS}
