@@ -98,7 +98,7 @@ class Asynchronous:
         ({"store": "redis://h", "credentials": asynchronous}, "is a coroutine function"),
         ({"store": "redis://h", "credentials": Asynchronous()}, "is a coroutine function"),
         ({"store": "sqlite:///tasks.db", "credentials": vault.give}, "asks for no credentials"),
-        ({"store": "https://h", "credentials": vault.give}, "asks for no credentials but an api_key"),
+        ({"store": "https://h", "credentials": vault.give}, "takes no credentials except an api_key"),
         ({"store": "redis://h", "journal_credentials": vault.give}, "there is no journal"),
         (
             {"store": "redis://h", "journal": "postgresql://h", "journal_credentials": 3},

@@ -71,7 +71,7 @@ def test_a_task_that_completed_at_once() -> None:
     }
     assert began.text == "attempt 1 began, 3s after it was queued, at worker w, as medium, because it was submitted"
     assert (
-        ended.text == "it completed after 1 attempt, of which the last took 2s, 5s after it was submitted"
+        ended.text == "it completed after 1 attempt, which took 2s, 5s after it was submitted"
         and ended.data["took_seconds"] == 2.0
     )
 

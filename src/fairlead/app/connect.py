@@ -81,7 +81,7 @@ def check_store(
     if journal is not None:
         raise InvalidSettings(f"the server at {url} has its own journal; leave the setting out here")
     if credentials is not None or journal_credentials is not None:
-        raise InvalidSettings(f"the server at {url} asks for no credentials but an api_key; leave them out here")
+        raise InvalidSettings(f"the server at {url} takes no credentials except an api_key; leave them out here")
 
 
 def connect(

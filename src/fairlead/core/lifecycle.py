@@ -134,12 +134,14 @@ def implied_token(task: Task, worker: WorkerId, registration: str) -> LeaseToken
     status = task.status
     lease = status.lease
     if not registration:
-        raise LeaseLost(task.id, "nothing tells which registration of the worker speaks", "register again")
+        raise LeaseLost(
+            task.id, "the call does not say which registration of the worker it comes from", "register again"
+        )
     if lease is not None and is_held_by(lease, worker, registration):
         if _was_given(status, worker):
             raise LeaseLost(
                 task.id,
-                "the worker was given the task before, and without a lease nothing tells which attempt is meant",
+                "the worker was given the task before, so without a lease it is unknown which attempt is meant",
                 "send the lease that came with the task, or register as a new worker after an attempt that failed",
             )
         return lease.token

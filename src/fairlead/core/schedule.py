@@ -155,11 +155,14 @@ def check(schedule: Schedule) -> Schedule:
         check_type("submission", schedule.submission, Submission, "make one with task.call(…)", InvalidSchedule)
     )
     if submission.after:
-        raise InvalidSchedule("after", "after cannot be said of a schedule's task, it is due when the schedule fires")
+        raise InvalidSchedule(
+            "after", "after cannot be set for a schedule's task, which is due when the schedule fires; leave it out"
+        )
     for field in ("run_at", "delay", "idempotency_key"):
         if getattr(submission, field) is not None:
             raise InvalidSchedule(
-                field, f"{field} cannot be said of a schedule's task, it is due when the schedule fires; leave it out"
+                field,
+                f"{field} cannot be set for a schedule's task, which is due when the schedule fires; leave it out",
             )
     check_type("missed", schedule.missed, Missed, f"use one of {', '.join(Missed)}", InvalidSchedule)
     check_type("overlap", schedule.overlap, Overlap, f"use one of {', '.join(Overlap)}", InvalidSchedule)

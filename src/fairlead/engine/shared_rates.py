@@ -199,7 +199,7 @@ class SharedRates:
                 self._note(share, grants, number, now)
                 return
         raise StoreUnavailable(
-            f"what this key or tenant submits was counted by others {_TRIES} times meanwhile; try again later"
+            f"the count of what this key or tenant submits changed {_TRIES} times meanwhile; try again later"
         )
 
     async def _keep(self, share: Share, budget: RateBudget) -> bool:

@@ -79,7 +79,9 @@ class Handler:
 def _errors(name: str, said: object) -> tuple[type[BaseException], ...]:
     """The types of errors that a user names."""
     if isinstance(said, Mapping):
-        raise InvalidSettings(f"{name} {shown(said)} is a mapping; what becomes of each error is said in retry_rules")
+        raise InvalidSettings(
+            f"{name} {shown(said)} is a mapping; use retry_rules to say what happens after each error"
+        )
     if not isinstance(said, Iterable) or isinstance(said, str | type):
         raise InvalidSettings(f"{name} {shown(said)} is not a list of exception types; write (ValueError,)")
     errors = tuple(said)

@@ -238,7 +238,7 @@ def encode_result(handler: Handler, result: object) -> bytes:
         raise _not_encodable(handler, _fault(handler, result), _said(error)) from None
     if is_deeper(encoded, _MOST_DEEP):
         why = f"it is nested over {_MOST_DEEP} levels deep; flatten it"
-        raise ResultNotEncodable(f"the result of {handler.type} has no JSON form that is taken: {why}")
+        raise ResultNotEncodable(f"the result of {handler.type} cannot be stored as JSON: {why}")
     if odd is not None:
         raise _not_encodable(handler, odd[0], f"{odd[1]} is not a number that JSON has")
     return encoded

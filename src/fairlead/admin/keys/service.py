@@ -169,7 +169,7 @@ def _digest(secret: str) -> str:
 def _decoded(value: bytes) -> ApiKey:
     key = msgspec.json.decode(value, type=ApiKey)
     if len(bytes.fromhex(key.digest)) != hashlib.sha256().digest_size:
-        raise ValueError("its digest is no SHA-256")
+        raise ValueError("its digest is not a SHA-256 digest")
     return key
 
 

@@ -162,6 +162,8 @@ def _ended(task: Task) -> Cause:
         attempts = "before any worker took it"
     elif took is None:
         attempts = f"while it waited after {_attempts(status.attempts)}"
+    elif status.attempts == 1:
+        attempts = f"after 1 attempt, which took {brief(took)}"
     else:
         attempts = f"after {_attempts(status.attempts)}, of which the last took {brief(took)}"
     return Cause(

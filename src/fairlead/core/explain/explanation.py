@@ -47,6 +47,8 @@ class CauseCode(enum.StrEnum):
 
 
 _SWEEPS_MISSED: Final = 2
+_WORDS: Final = {State.DEAD_LETTER: "a dead letter"}
+"""What a sentence says of a task in this state, where that is not its name."""
 
 
 def sweep_is_late(due: Instant, now: Instant, interval: Span) -> bool:
@@ -132,4 +134,4 @@ class Explanation(Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """The explanation in one sentence."""
         main = self.causes[0] if self.state.waiting else self.causes[-1]
-        return f"it is {self.state.value}: {main.text}"
+        return f"it is {_WORDS.get(self.state, self.state.value)}: {main.text}"

@@ -185,7 +185,7 @@ def _check_shown(line: Any) -> None:
     """Refuse what tells how a task stands, unless the line is a task as it is shown, with all that it needs."""
     shown = [name for name, value in zip(SHOWN, _shown(line), strict=True) if value is not UNSET]
     if shown and not {"task_id", "status"} <= set(shown):
-        raise InvalidTask(shown[0], f"field {shown[0]!r} tells how a task stands, which cannot be said; leave it out")
+        raise InvalidTask(shown[0], f"field {shown[0]!r} tells how a task stands and cannot be submitted; leave it out")
     if shown and line.parameters is UNSET:
         raise InvalidTask(
             "parameters",
