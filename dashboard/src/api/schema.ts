@@ -1464,7 +1464,7 @@ export interface WorkerList {
 export interface WorkerShown {
   worker_id: string;
   name: string;
-  /** `active`; `draining`: it takes no more tasks and leaves when what it runs has ended; or `dead`: it was not heard of for one lease length. */
+  /** `active`; `draining`: it takes no more tasks and leaves when what it runs has ended; or `dead`: it sent no heartbeat for one lease length. */
   status: WorkerState;
   host: string;
   /** Its process id; 0 if it reported none. */
@@ -1496,7 +1496,7 @@ export type WorkerState = (typeof WORKER_STATES)[number];
 export interface WorkerWhole {
   worker_id: string;
   name: string;
-  /** `active`; `draining`: it takes no more tasks and leaves when what it runs has ended; or `dead`: it was not heard of for one lease length. */
+  /** `active`; `draining`: it takes no more tasks and leaves when what it runs has ended; or `dead`: it sent no heartbeat for one lease length. */
   status: WorkerState;
   host: string;
   /** Its process id; 0 if it reported none. */

@@ -27,8 +27,8 @@ class WorkerShown(Struct, frozen=True, kw_only=True):
     worker_id: str
     name: str
     status: WorkerStateName
-    """`active`; `draining`: it takes no more tasks and leaves when what it runs has ended; or `dead`: it was not heard
-    of for one lease length."""
+    """`active`; `draining`: it takes no more tasks and leaves when what it runs has ended; or `dead`: it sent no
+    heartbeat for one lease length."""
     host: str
     pid: int
     """Its process id; 0 if it reported none."""
