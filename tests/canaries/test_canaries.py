@@ -22,8 +22,8 @@ from fairlead.client.http.transport import Address, unreachable
 from fairlead.core.errors import FairleadError
 from fairlead.core.settings import Settings
 from fairlead.core.tenancy import Role
-from fairlead.server.auth.sessions import Session
-from fairlead.server.routes.session import LoginRequest, SessionShown
+from fairlead.server.auth.credentials import Session
+from fairlead.server.routes.dashboard import LoginRequest, SessionShown
 from fairlead.storage.journal.url import parse_journal
 from fairlead.storage.open import check_journal, check_url, open_store
 from fairlead.storage.postgres.url import parse

@@ -10,8 +10,7 @@ from typing import Any
 from fairlead.app.app import Fairlead
 from fairlead.core.settings import Settings
 from fairlead.core.task import State, Task
-from fairlead.server.listeners import Binding
-from fairlead.server.server import Server, open_server
+from fairlead.server.server import Binding, Server, open_server
 from fairlead.server.settings import ServerSettings
 from fairlead.storage.protocol import Store
 from fairlead.worker.worker import Worker, WorkerSettings

@@ -14,8 +14,8 @@ from fairlead.admin.keys.service import Keyring, NewKey
 from fairlead.core.tenancy import Role
 from fairlead.engine.runtime.clock import ManualClock
 from fairlead.server.app import build
+from fairlead.server.auth.credentials import FRESH, STALE
 from fairlead.server.auth.gate import Gate
-from fairlead.server.record_cache import FRESH, STALE
 from fairlead.server.settings import ServerSettings
 from fairlead.server.state import ServerState
 from fairlead.storage.memory import MemoryStore

@@ -12,7 +12,7 @@ import pytest
 from fairlead.core.errors import StoreUnavailable
 from fairlead.server.app import build
 from fairlead.server.endpoint import Served
-from fairlead.server.http.deadlines import Deadlines
+from fairlead.server.http.bodies import Deadlines
 from fairlead.server.state import Allowance
 from fairlead.storage.deadline import Budget
 from fairlead.storage.values import Record

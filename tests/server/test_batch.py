@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.settings import Settings
-from fairlead.server.routes.batch_stream import Splitter
+from fairlead.server.routes.batch import Splitter
 from fairlead.server.settings import ServerSettings
 from fairlead.storage.memory import MemoryStore
 from tests.server.serving import Service

@@ -22,9 +22,8 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import Failure, Progress
 from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Settlement, Submitted
-from fairlead.server.listeners import Binding
 from fairlead.server.live import broadcast
-from fairlead.server.server import Server, open_server
+from fairlead.server.server import Binding, Server, open_server
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.open import open_store
 from fairlead.storage.protocol import Store

@@ -10,7 +10,7 @@ import pytest
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.instant import DAY, SECOND
 from fairlead.core.tenancy import Role
-from fairlead.server.auth.principal import ANYBODY
+from fairlead.server.auth.credentials import ANYBODY
 from fairlead.server.http.problems import Refusal
 from tests.server.doors import Doors, websocket
 

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.events import Completed, Failed
 from fairlead.core.identity import WorkerId
-from fairlead.server.routes.pagination import MOST_PARAMETERS
+from fairlead.server.routes.tasks import MOST_PARAMETERS
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.open import open_store
 from tests.server.serving import BOOM, NOBODY, Service

@@ -24,7 +24,7 @@ from fairlead.engine.metrics.names import (
 )
 from fairlead.engine.stats import stats_of
 from fairlead.engine.worker_records import WORKER_WORDS
-from fairlead.server.routes.metrics import gauges
+from fairlead.server.routes.health import gauges
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.store import JournalStore
 from fairlead.storage.memory import MemoryStore

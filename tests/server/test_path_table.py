@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.routing import compile_path
 
-from fairlead.server.http.path_table import PathTable, path_of
+from fairlead.server.http.url import PathTable, path_of
 
 PLACES = {
     path: path

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from fairlead.core.errors import InvalidSettings
 from fairlead.server.http import connection, protocols
 from fairlead.server.http.connection import Connection
-from fairlead.server.http.relay import Relay
+from fairlead.server.http.protocols import Relay
 from fairlead.server.server import Server
 from tests.server.probes import HOST, JSON, LENGTH, TASK, request, submit
 from tests.server.test_server import running

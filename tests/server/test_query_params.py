@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from fairlead.server.http.problems import Refusal
-from fairlead.server.http.query_params import parse_query
+from fairlead.server.http.url import parse_query
 from fairlead.wire.tasks import Moment
 
 

@@ -21,8 +21,8 @@ from fairlead.core.task import State
 from fairlead.core.tenancy import Role
 from fairlead.engine.runtime.clock import ManualClock
 from fairlead.server.auth import gate
+from fairlead.server.auth.credentials import FRESH
 from fairlead.server.http.problems import Refusal
-from fairlead.server.record_cache import FRESH
 from fairlead.server.server import Server
 from fairlead.server.settings import ServerSettings
 from fairlead.storage.memory import MemoryStore

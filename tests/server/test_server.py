@@ -20,8 +20,7 @@ from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import State
 from fairlead.core.tenancy import Role
-from fairlead.server.listeners import Binding, Listeners
-from fairlead.server.server import Server, open_server
+from fairlead.server.server import Binding, Listeners, Server, open_server
 from fairlead.server.settings import ServerSettings
 from fairlead.storage.memory import MemoryStore
 

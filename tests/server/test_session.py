@@ -9,9 +9,8 @@ import pytest
 from fairlead.admin.keys.sessions import MOST_PER_KEY, name_of
 from fairlead.core.instant import DAY, HOUR
 from fairlead.core.tenancy import Role
+from fairlead.server.auth.credentials import COOKIE, NOBODY
 from fairlead.server.auth.gate import Gate
-from fairlead.server.auth.principal import NOBODY
-from fairlead.server.auth.sessions import COOKIE
 from fairlead.server.http.problems import Refusal
 from fairlead.server.settings import ServerSettings
 from tests.server.doors import HOST, Doors, websocket

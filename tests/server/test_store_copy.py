@@ -15,7 +15,7 @@ import pytest
 from fairlead.admin.keys.service import Keyring
 from fairlead.core.instant import HOUR
 from fairlead.core.tenancy import Role
-from fairlead.server.auth.sessions import COOKIE
+from fairlead.server.auth.credentials import COOKIE
 from fairlead.storage.open import open_store
 from tests.server.serving import Service
 from tests.servers.redis import RedisServer

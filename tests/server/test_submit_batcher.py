@@ -27,8 +27,7 @@ from fairlead.engine.runtime.clock import ManualClock
 from fairlead.server.app import build
 from fairlead.server.http.bodies import LARGE
 from fairlead.server.http.connection import Connection
-from fairlead.server.listeners import Binding
-from fairlead.server.server import Server, open_server
+from fairlead.server.server import Binding, Server, open_server
 from fairlead.server.settings import ServerSettings
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Receipt

@@ -21,7 +21,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import State, Task
 from fairlead.core.tenancy import Role
 from fairlead.engine.events.types import EventType
-from fairlead.server.auth.principal import Principal
+from fairlead.server.auth.credentials import Principal
 from fairlead.server.caller_view import View
 from fairlead.server.worker_protocol.results import seal
 from fairlead.storage.memory import MemoryStore
@@ -187,7 +187,7 @@ async def test_who_could_take_an_own_task_is_counted_and_named_only_if_it_is_an_
 
 
 async def test_many_submits_at_once_are_told_of_doubts_each_by_its_own_tenant(caller: Caller) -> None:
-    from fairlead.server.routes.batch_submit import store_all
+    from fairlead.server.submit import store_all
 
     await caller.service.engine.worker_records.register(WorkerId("w"), queues=["hidden"], capacity=1)
     callers = [Principal("a", frozenset({Role.SUBMIT}), tenant="acme"), Principal("b", frozenset({Role.SUBMIT}))]

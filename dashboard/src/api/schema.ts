@@ -1555,11 +1555,6 @@ export interface Endpoints {
     request: { path: { task_id: string } };
     answer: ExplanationShown;
   };
-  /** Submit many tasks */
-  "POST /api/v1/tasks/batch": {
-    request: { body: BatchRequest | SubmitRequest[] };
-    answer: BatchAnswer;
-  };
   /** List the dead letters */
   "GET /api/v1/dlq": {
     request: { query?: { limit?: number; order?: "newest" | "oldest"; cursor?: string; include_parameters?: boolean; queue?: string; task_type?: string; q?: string } };
@@ -1609,6 +1604,11 @@ export interface Endpoints {
   "POST /api/v1/operations/{operation_id}/cancel": {
     request: { path: { operation_id: string } };
     answer: OperationShown;
+  };
+  /** Submit many tasks */
+  "POST /api/v1/tasks/batch": {
+    request: { body: BatchRequest | SubmitRequest[] };
+    answer: BatchAnswer;
   };
   /** Show a schedule */
   "GET /api/v1/schedules/{schedule}": {

@@ -28,7 +28,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import State
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.engine.shared_rates import SharedRates, Taken
-from fairlead.server.auth.principal import Principal
+from fairlead.server.auth.credentials import Principal
 
 _FRESH: Final[Span] = SECOND
 """How long a count of the waiting tasks is used."""

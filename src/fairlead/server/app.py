@@ -10,36 +10,15 @@ import msgspec
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.server.auth.origins import SAFE_METHODS
-from fairlead.server.auth.principal import Principal
+from fairlead.server.auth.credentials import SAFE_METHODS, Principal
 from fairlead.server.caller_view import View, views_of
-from fairlead.server.docs.routes import Documents
+from fairlead.server.docs.pages import Documents
 from fairlead.server.endpoint import Answer, Call, Served
 from fairlead.server.http.bodies import Decoder, Disconnected
-from fairlead.server.http.fast_response import direct_of, headers_of
-from fairlead.server.http.headers import SafeHeaders, head_of, warning_of
-from fairlead.server.http.path_table import PathTable, path_of
 from fairlead.server.http.problems import Refusal, refusal_for
-from fairlead.server.http.query_params import parse_query
-from fairlead.server.routes import (
-    autoscale,
-    batch,
-    circuits,
-    dashboard,
-    dead_letters,
-    doctor,
-    events,
-    health,
-    metrics,
-    operations,
-    quarantine,
-    queues,
-    schedules,
-    session,
-    stats,
-    tasks,
-    workers,
-)
+from fairlead.server.http.response import SafeHeaders, direct_of, head_of, headers_of, warning_of
+from fairlead.server.http.url import PathTable, parse_query, path_of
+from fairlead.server.routes import batch, dashboard, events, health, queues, tasks, workers
 from fairlead.server.state import ServerState
 from fairlead.server.worker_protocol import routes as worker_protocol
 from fairlead.wire.endpoint import Anything
@@ -49,20 +28,11 @@ ENDPOINTS: Final[tuple[Served[Any, Any], ...]] = Documents(
     (
         *tasks.ENDPOINTS,
         *batch.ENDPOINTS,
-        *dead_letters.ENDPOINTS,
-        *operations.ENDPOINTS,
-        *schedules.ENDPOINTS,
         *queues.ENDPOINTS,
-        *circuits.ENDPOINTS,
         *workers.ENDPOINTS,
-        *stats.ENDPOINTS,
-        *autoscale.ENDPOINTS,
-        *quarantine.ENDPOINTS,
-        *doctor.ENDPOINTS,
         *health.ENDPOINTS,
-        *metrics.ENDPOINTS,
         *worker_protocol.ENDPOINTS,
-        *session.ENDPOINTS,
+        *dashboard.ENDPOINTS,
         *events.ENDPOINTS,
     )
 ).endpoints
@@ -73,7 +43,7 @@ _JSON: Final = b"application/json"
 _PROBLEM: Final = MEDIA_TYPE.encode()
 
 
-def build(state: ServerState, pages: Sequence[Served[Any, Any]] = dashboard.ENDPOINTS) -> ASGIApp:
+def build(state: ServerState, pages: Sequence[Served[Any, Any]] = dashboard.PAGES) -> ASGIApp:
     """The application of a server: its API, and the pages of its dashboard."""
     by_path: dict[str, list[Served[Any, Any]]] = defaultdict(list)
     for endpoint in (*ENDPOINTS, *pages):

@@ -28,13 +28,13 @@ from fairlead.engine.queue_ages import AtRisk
 from fairlead.engine.scheduler import template_of
 from fairlead.engine.stats import Stats, aged
 from fairlead.engine.worker_records import WorkerRecord
-from fairlead.server.auth.principal import Principal
+from fairlead.server.auth.credentials import Principal
 from fairlead.server.http.bodies import BodyReader
 from fairlead.server.http.problems import Refusal
 from fairlead.server.live.broadcast import Listening
-from fairlead.server.routes.batch_submit import store_all
 from fairlead.server.settings import ServerSettings
 from fairlead.server.state import ServerState
+from fairlead.server.submit import store_all
 from fairlead.server.worker_protocol.dispatch import PollTerms
 from fairlead.wire.events import Wanted, wanted_of
 from fairlead.wire.tasks import TaskCreated, created, estimated

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import ModuleType
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 from starlette.types import ASGIApp, Receive, Scope
 
 from fairlead.core.errors import InvalidTask, TaskNotFound
 from fairlead.core.identity import TaskId, check_name, parse_task_id
-from fairlead.server.auth.principal import Principal
+from fairlead.server.auth.credentials import Principal
 from fairlead.server.caller_view import View
 from fairlead.server.http.problems import Refusal
 from fairlead.server.state import ServerState
@@ -56,16 +56,35 @@ Handler: TypeAlias = Callable[[Call[Q, B]], Awaitable[Answer | ASGIApp]]
 """Answers a call, or gives an ASGI application that does, for what is streamed."""
 
 
+class EndpointGroup(NamedTuple):
+    """Endpoints that are told of together."""
+
+    name: str
+    """What programs know the group by: its tag, and the beginning of its operations' ids."""
+    about: str
+
+    def of(self, *endpoints: Served[Any, Any]) -> tuple[Served[Any, Any], ...]:
+        """Endpoints, as those of this group."""
+        return tuple(replace(each, group=self) for each in endpoints)
+
+
+_NO_GROUP: Final = EndpointGroup("", "")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Served(Endpoint[Q, B]):
     """An endpoint of this server."""
 
     handler: Handler[Q, B]
+    name: str = ""
+    """What programs know it by in its group; empty for the name of the handler."""
+    group: EndpointGroup = _NO_GROUP
 
 
-def serve(endpoint: Endpoint[Q, B], handler: Handler[Q, B]) -> Served[Q, B]:
+def serve(endpoint: Endpoint[Q, B], handler: Handler[Q, B], name: str = "") -> Served[Q, B]:
     """An endpoint, answered by a handler."""
-    return Served(**{each.name: getattr(endpoint, each.name) for each in fields(Endpoint)}, handler=handler)
+    own = {each.name: getattr(endpoint, each.name) for each in fields(Endpoint)}
+    return Served(**own, handler=handler, name=name)
 
 
 _SHOWN: Final = 64
@@ -113,7 +132,6 @@ def _handler(name: str, endpoint: Endpoint[Any, Any]) -> Handler[Any, Any]:
         return Answer(_shown(endpoint, values, result, call))
 
     answer.__name__ = name
-    answer.__module__ = f"fairlead.server.routes.{thing}"
     answer.__doc__ = endpoint.about
     return answer
 

@@ -18,12 +18,9 @@ from fairlead.engine.metrics.collector import Metrics
 from fairlead.engine.worker_tasks import HeldTasks
 from fairlead.server.admission import Admission
 from fairlead.server.auth.gate import Gate
-from fairlead.server.http.bodies import BodyReader
-from fairlead.server.http.deadlines import Deadlines
-from fairlead.server.live.broadcast import Broadcast
-from fairlead.server.live.history import Recorder
-from fairlead.server.live.queue_depths import Ages, Depths
-from fairlead.server.live.task_waiters import Endings
+from fairlead.server.http.bodies import BodyReader, Deadlines
+from fairlead.server.live.broadcast import Broadcast, Endings
+from fairlead.server.live.queue_depths import Ages, Depths, Recorder
 from fairlead.server.settings import ServerSettings
 from fairlead.server.worker_protocol.dispatch import Dispatcher
 from fairlead.server.worker_protocol.registry import RegisteredWorkers

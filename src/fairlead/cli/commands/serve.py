@@ -121,7 +121,7 @@ async def open_server(
     """A server as the configuration wants it; it listens already. With `try_it` the dashboard has its playground."""
     from fairlead.server import server as running
     from fairlead.server.http.connections import allow_files
-    from fairlead.server.listeners import Binding
+    from fairlead.server.server import Binding
     from fairlead.server.settings import ServerSettings
 
     defaults = ServerSettings()

@@ -12,61 +12,40 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
-from msgspec import Struct
 from starlette.types import Scope
 
-from fairlead.admin.keys.service import ApiKey, Keyring, split
+from fairlead.admin.keys.service import Keyring, split
 from fairlead.core.errors import StoreError
 from fairlead.core.hosts import is_loopback
 from fairlead.core.tenancy import Role
-from fairlead.server.auth.origins import (
+from fairlead.server.auth.credentials import (
+    ANYBODY,
+    CSRF_HEADER,
+    FRESH,
+    NOBODY,
     SAFE_METHODS,
+    Directory,
     Headers,
+    Holder,
+    Principal,
+    Session,
+    Sessions,
     called,
     came_through_proxy,
+    has_session,
     host_in,
     is_neighbourly,
     is_same_origin,
+    no_cookie,
     origin,
 )
-from fairlead.server.auth.principal import ANYBODY, NOBODY, Principal
 from fairlead.server.auth.rate_limits import RateLimits
-from fairlead.server.auth.sessions import CSRF_HEADER, Session, Sessions, has_session, no_cookie
-from fairlead.server.http.fast_response import headers_of
 from fairlead.server.http.problems import Refusal
-from fairlead.server.record_cache import FRESH, Copy
+from fairlead.server.http.response import headers_of
 from fairlead.server.settings import ServerSettings
-
-
-class Holder(Struct, frozen=True):
-    """A key and who it makes its holder."""
-
-    key: ApiKey
-    principal: Principal
-
-
-class Directory(Copy[Holder]):
-    """The holders by the ids of their keys."""
-
-    def __init__(self, keyring: Keyring) -> None:
-        super().__init__(keyring.clock)
-        self._keyring = keyring
-        self.seen_keys = False
-        """Whether there ever were any: whoever revokes the last one does not mean to open the door to all."""
-
-    async def load(self) -> Mapping[str, Holder]:
-        """Read the keys."""
-        keys, unread = await self._keyring.read()
-        self.seen_keys = self.seen_keys or bool(keys or unread)
-        return {key.id: Holder(key, _principal(key)) for key in keys}
-
-
-def _principal(key: ApiKey) -> Principal:
-    return Principal(key.name, frozenset(key.roles), tenant=key.tenant, key=key.id)
-
 
 RECHECK: Final = 1.5
 """Seconds between two looks at whether somebody who listens may still do so."""

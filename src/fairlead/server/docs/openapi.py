@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
-from types import ModuleType
 from typing import Any, Final
 
 from fairlead._version import __version__
 from fairlead.core.tenancy import Role
-from fairlead.server.auth.sessions import COOKIE, CSRF_HEADER
-from fairlead.server.docs.examples import LIKELY, sample
-from fairlead.server.docs.schemas import REFERENCE, Schema, describe, fields, prose, referred, without_null
+from fairlead.server.auth.credentials import COOKIE, CSRF_HEADER
+from fairlead.server.docs.schemas import (
+    LIKELY,
+    REFERENCE,
+    Schema,
+    describe,
+    fields,
+    prose,
+    referred,
+    sample,
+    without_null,
+)
 from fairlead.server.endpoint import Served
 from fairlead.server.http.problems import KINDS
 from fairlead.wire.endpoint import Media
@@ -29,16 +36,6 @@ _NAMED: Final = {
     "operation_id": "The id of an operation.",
     "queue": "The name of a queue.",
 }
-_TAGS: Final = {
-    "routes.batch": "tasks",
-    "routes.workers": "fleet",
-    "worker_protocol.routes": "workers",
-    "worker_protocol.results": "workers",
-    "docs.routes": "documents",
-    "routes.autoscale": "scaling",
-}
-"""The tags that are not called as the module is; programs know them by these names."""
-
 _TITLES: Final = {"fleet": "workers", "workers": "worker protocol", "scaling": "autoscale"}
 """What people call a tag whose name says less."""
 
@@ -56,19 +53,13 @@ def document(endpoints: Sequence[Served[Any, Any]]) -> dict[str, Any]:
 
 
 def operation_id(endpoint: Served[Any, Any]) -> str:
-    """What programs call an endpoint: its module and its handler."""
-    return f"{tag(endpoint)}_{endpoint.handler.__name__}"
+    """What programs call an endpoint: its group, and its name there."""
+    return f"{endpoint.group.name}_{endpoint.name or endpoint.handler.__name__}"
 
 
 def title_of(tag: str) -> str:
     """What people call a group of endpoints."""
     return _TITLES.get(tag, tag.replace("_", " "))
-
-
-def tag(endpoint: Served[Any, Any]) -> str:
-    """The group of endpoints that one belongs to: the module of its handler."""
-    package, module = endpoint.handler.__module__.split(".")[-2:]
-    return _TAGS.get(f"{package}.{module}", module)
 
 
 def takes_body(endpoint: Served[Any, Any]) -> bool:
@@ -165,15 +156,13 @@ class _Document:
         }
 
     def _tags(self) -> list[dict[str, str]]:
-        modules: dict[str, ModuleType] = {}
-        for endpoint in self._endpoints:
-            modules.setdefault(tag(endpoint), sys.modules[endpoint.handler.__module__])
-        return [{"name": name, "description": prose(module.__doc__ or "")} for name, module in modules.items()]
+        groups = dict.fromkeys(endpoint.group for endpoint in self._endpoints)
+        return [{"name": group.name, "description": prose(group.about)} for group in groups]
 
     def _operation(self, endpoint: Served[Any, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {
             "operationId": operation_id(endpoint),
-            "tags": [tag(endpoint)],
+            "tags": [endpoint.group.name],
             "summary": endpoint.summary,
             "description": prose(inspect.getdoc(endpoint.handler) or ""),
             "security": [] if endpoint.role is None else [{"key": []}, {"session": []}],

@@ -1,18 +1,131 @@
-"""The documentation that a server shows at /docs: plain HTML and one style sheet, nothing from elsewhere."""
+"""The documentation that a server shows at /docs: plain HTML and one style sheet, nothing from elsewhere.
+
+Schemas are told in words, here as in the HTTP reference.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
 
-from fairlead.server.docs.openapi import title_of
-from fairlead.server.docs.schema_text import Wording, curl
-from fairlead.server.docs.schemas import REFERENCE, Schema, fields
+import msgspec
+from starlette.responses import Response
+
+from fairlead.server.docs.openapi import document, title_of
+from fairlead.server.docs.schemas import REFERENCE, Schema, fields, referred
+from fairlead.server.endpoint import Call, EndpointGroup, Served
 from fairlead.server.http.problems import EXPLAINED, KINDS
+from fairlead.wire.endpoint import Empty, Media
+
+BASE: Final = "http://127.0.0.1:8420"
+
+_LONG: Final = 100
+_LIMITS: Final = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "minLength": "at least {} long",
+    "maxLength": "at most {} long",
+    "minItems": "at least {} of them",
+    "maxItems": "at most {} of them",
+}
+_PLAIN: Final = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "null": "null",
+    "object": "object",
+}
+_FORMATS: Final = {"date-time": "moment"}
+
+
+class Wording:
+    """Says what a schema allows; how a name or a literal value looks is up to the page."""
+
+    def __init__(
+        self, link: Callable[[str], str], code: Callable[[str], str], escape: Callable[[str], str] = str
+    ) -> None:
+        self._link = link
+        self._code = code
+        self._escape = escape
+
+    def kind(self, schema: Schema) -> str:
+        """The type, such as `list of text` or `whole number or null`."""
+        name = referred(schema)
+        if name is not None:
+            return self._link(name)
+        if "anyOf" in schema:
+            return " or ".join(map(self.kind, schema["anyOf"]))
+        if "enum" in schema:
+            return " or ".join(self._literal(value) for value in schema["enum"])
+        match schema.get("type"):
+            case "array":
+                return f"list of {self.kind(schema['items'])}" if schema.get("items") else "list"
+            case "object" if isinstance(schema.get("additionalProperties"), dict):
+                name = self.kind(schema["propertyNames"]) if "propertyNames" in schema else "name"
+                return f"object of {self.kind(schema['additionalProperties'])} by {name}"
+            case "string" if "format" in schema:
+                return self._escape(_FORMATS.get(schema["format"], str(schema["format"])))
+            case None:
+                return "JSON"
+            case kind:
+                return self._escape(_PLAIN.get(str(kind), str(kind)))
+
+    def content(self, content: Mapping[str, Any]) -> str:
+        """The type of an answer; of a stream, also the types in it."""
+        messages = ", ".join(map(self.kind, content.get("x-messages", ())))
+        return f"{self.kind(content['schema'])} of {messages}" if messages else self.kind(content["schema"])
+
+    def limits(self, schema: Schema) -> str:
+        """What a value must be beyond its type, such as `at least 0, at most 1`."""
+        said = [self._escape(words.format(_number(schema[key]))) for key, words in _LIMITS.items() if key in schema]
+        if "pattern" in schema:
+            said.append(f"matches {self._code(schema['pattern'])}")
+        inner = [self.limits(option) for option in schema.get("anyOf", ())]
+        if isinstance(schema.get("items"), dict) and (each := self.limits(schema["items"])):
+            inner.append(f"each {each}")
+        return "; ".join(each for each in (", ".join(said), *inner) if each)
+
+    def default(self, schema: Schema) -> str:
+        """The value of a field that is left out; nothing when that is null."""
+        value = schema.get("default")
+        return "" if value is None else self._literal(value)
+
+    def _literal(self, value: object) -> str:
+        return self._code(json.dumps(value, ensure_ascii=False))
+
+
+def curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
+    """A request for an operation that can be pasted into a shell."""
+    for parameter in operation["parameters"]:
+        if parameter["in"] == "path":
+            path = path.replace(f"{{{parameter['name']}}}", str(parameter.get("example", parameter["name"])))
+    parts = ["curl", *(() if method == "GET" else ("-X", method)), shlex.quote(BASE + path)]
+    lines = [" ".join(parts)]
+    if "x-role" in operation:
+        lines.append('-H "Authorization: Bearer $FAIRLEAD_KEY"')
+    if "requestBody" in operation:
+        media, content = next(iter(operation["requestBody"]["content"].items()))
+        lines.append(f"-H 'Content-Type: {media}'")
+        short = json.dumps(content["example"], ensure_ascii=False)
+        shown = short if len(short) < _LONG else json.dumps(content["example"], indent=2, ensure_ascii=False)
+        lines.append(f"-d {shlex.quote(shown)}")
+    return " \\\n  ".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.10g}"
+
 
 STYLE: Final = "/docs.css"
 
@@ -171,3 +284,76 @@ class _Page:
 
 def _phrase(status: int) -> str:
     return HTTPStatus(status).phrase
+
+
+class Document(NamedTuple):
+    """A document, ready to be sent."""
+
+    body: bytes
+    etag: str
+
+
+class Documents:
+    """The documents about a table of endpoints, themselves included; each made when it is first asked for."""
+
+    def __init__(self, endpoints: Sequence[Served[Any, Any]]) -> None:
+        self.endpoints: tuple[Served[Any, Any], ...] = (*endpoints, *self._own())
+
+    async def openapi(self, call: Call[Empty, None]) -> Response:
+        """This API as an OpenAPI 3.1 document, for programs. It changes only with the version of the server."""
+        return sent(call, self._openapi, "application/json")
+
+    async def docs(self, call: Call[Empty, None]) -> Response:
+        """This page: every endpoint, every shape, and what each kind of problem means."""
+        return sent(call, self._docs, "text/html")
+
+    async def style(self, call: Call[Empty, None]) -> Response:
+        """How the page looks."""
+        return sent(call, self._style, "text/css")
+
+    def _own(self) -> tuple[Served[Any, Any], ...]:
+        handlers = (
+            ("/openapi.json", self.openapi, "Get the OpenAPI document", dict[str, Any]),
+            ("/docs", self.docs, "Read the documentation of the API", Media("text/html")),
+            (STYLE, self.style, "Get the style sheet", Media("text/css")),
+        )
+        return EndpointGroup(
+            "documents", "What the server says about itself: the OpenAPI document and pages to read."
+        ).of(
+            *(
+                Served(
+                    method="GET", path=path, handler=each, summary=summary, role=None, answers={200: kind, 304: None}
+                )
+                for path, each, summary, kind in handlers
+            )
+        )
+
+    @functools.cached_property
+    def _document(self) -> dict[str, Any]:
+        return document(self.endpoints)
+
+    @functools.cached_property
+    def _openapi(self) -> Document:
+        return copy_of(msgspec.json.encode(self._document))
+
+    @functools.cached_property
+    def _docs(self) -> Document:
+        return copy_of(page(self._document).encode())
+
+    @functools.cached_property
+    def _style(self) -> Document:
+        return copy_of((files("fairlead.server") / "docs.css").read_bytes())
+
+
+def copy_of(body: bytes) -> Document:
+    """A document from its bytes."""
+    return Document(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def sent(call: Call[Any, None], copy: Document, media: str, more: Mapping[str, str] | None = None) -> Response:
+    """The document with these headers, or 304 for a caller that has it."""
+    headers = {"etag": copy.etag, "cache-control": "no-cache", **(more or {})}
+    known = b",".join(value for name, value in call.scope["headers"] if name == b"if-none-match").decode("latin-1")
+    if copy.etag in (each.strip().removeprefix("W/") for each in known.split(",")) or known.strip() == "*":
+        return Response(status_code=304, headers=headers)
+    return Response(copy.body, media_type=media, headers=headers)

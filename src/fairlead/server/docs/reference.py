@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fairlead.server.app import ENDPOINTS
 from fairlead.server.docs.openapi import document, title_of
-from fairlead.server.docs.schema_text import Wording, curl
+from fairlead.server.docs.pages import Wording, curl
 from fairlead.server.docs.schemas import Schema, fields
 from fairlead.server.http.problems import EXPLAINED, KINDS
 

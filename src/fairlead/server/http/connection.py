@@ -17,11 +17,11 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 
 from fairlead.server.http.connections import NEVER, Peers
-from fairlead.server.http.fast_response import SAID, Direct, open_direct
 from fairlead.server.http.guarded_connection import GuardedConnection
 from fairlead.server.http.problems import Refusal
-from fairlead.server.http.submit_batcher import Together
+from fairlead.server.http.response import SAID, Direct, open_direct
 from fairlead.server.settings import ServerSettings
+from fairlead.server.submit import Together
 
 
 class Connection(GuardedConnection, HttpToolsProtocol):

@@ -1,13 +1,16 @@
-"""How the queues stand, as far as one server needs to know: counted seldom, asked often."""
+"""How the queues stand, as far as one server needs to know: counted seldom, asked often; and how they stood lately."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Final
 
 from fairlead.admin.engine import AdminEngine
+from fairlead.admin.stats.api import Sample, sample
+from fairlead.core.errors import StoreError
 from fairlead.core.instant import MINUTE, SECOND, Span
 from fairlead.core.queues.order import Policy, Table
 from fairlead.core.task import QUEUED, Priority, Task
@@ -182,3 +185,29 @@ class Depths:
 
     def _age(self) -> float:
         return math.inf if self._counted is None else self._engine.clock.monotonic() - self._counted
+
+
+INTERVAL: Final = 10.0
+"""Seconds between two samples."""
+KEPT: Final = 360
+"""How many samples are kept: an hour of them."""
+
+
+class Recorder:
+    """Keeps the samples of one server; others have their own, and all are lost when it ends."""
+
+    def __init__(self, engine: AdminEngine, depths: Depths) -> None:
+        self._engine = engine
+        self._depths = depths
+        self.samples: deque[Sample] = deque(maxlen=KEPT)
+
+    async def run(self) -> None:
+        """Take samples for as long as this is not cancelled; what the store cannot say is left out."""
+        while True:
+            with contextlib.suppress(StoreError):
+                await self.take()
+            await asyncio.sleep(INTERVAL)
+
+    async def take(self) -> None:
+        """Take a sample."""
+        self.samples.append(sample(await self._depths.stats(), self._engine.clock.now()))

@@ -1,1 +1,1 @@
-"""The handlers: one module for each group of endpoints."""
+"""The handlers, by what they are about, and the groups of endpoints that they answer."""

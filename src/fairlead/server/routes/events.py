@@ -16,9 +16,9 @@ from fairlead.core.errors import FairleadError
 from fairlead.core.tenancy import Role
 from fairlead.engine.events.types import CircuitData, QueueData, SkippedData, WorkerData
 from fairlead.server.caller_view import View
-from fairlead.server.endpoint import Call, Served
+from fairlead.server.endpoint import Call, EndpointGroup, Served
 from fairlead.server.http.problems import Refusal, invalid_value, refusal_of
-from fairlead.server.http.query_params import parse_query
+from fairlead.server.http.url import parse_query
 from fairlead.server.live.broadcast import LAGGED, Listening, Message
 from fairlead.server.state import ServerState
 from fairlead.wire.endpoint import Media
@@ -239,14 +239,16 @@ async def _refuse(refusal: Refusal, scope: Scope, send: Send) -> None:
 
 
 ENDPOINTS = (
-    Served(
-        method="GET",
-        path="/api/v1/events",
-        handler=stream,
-        summary="Stream events",
-        role=Role.READ,
-        query=EventsQuery,
-        answers={200: Media(_STREAM, MESSAGES)},
-        problems=(404,),
+    *EndpointGroup("events", "Events over HTTP: a stream of server-sent events, and a WebSocket.").of(
+        Served(
+            method="GET",
+            path="/api/v1/events",
+            handler=stream,
+            summary="Stream events",
+            role=Role.READ,
+            query=EventsQuery,
+            answers={200: Media(_STREAM, MESSAGES)},
+            problems=(404,),
+        ),
     ),
 )

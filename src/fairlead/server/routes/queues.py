@@ -1,10 +1,12 @@
-"""Queues: paused and resumed, bounded, ordered, purged, while everything runs. A change applies within a second."""
+"""Queues, the circuits of task types, and schedules: set and changed while everything runs."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from fairlead.admin.queues import api
+from fairlead.admin.circuits import api as circuits_api
+from fairlead.admin.circuits.api import CircuitList, CircuitRequest, circuit_shown, circuits_shown, settings_of
+from fairlead.admin.queues import api as queues_api
 from fairlead.admin.queues.api import (
     PurgeNoted,
     PurgeRequest,
@@ -14,10 +16,71 @@ from fairlead.admin.queues.api import (
     options_of,
     queue_shown,
 )
+from fairlead.admin.schedules import api as schedules_api
+from fairlead.admin.schedules.api import (
+    PreviewQuery,
+    ScheduleFields,
+    ScheduleList,
+    ScheduleRequest,
+    previewed,
+    schedule_of,
+    shown,
+)
+from fairlead.core.circuit import Circuit
+from fairlead.core.errors import InvalidTask, ScheduleNotFound
+from fairlead.core.identity import check_name
 from fairlead.core.queues.queue import QueueSettings
-from fairlead.server.endpoint import Answer, Call, named, serve
+from fairlead.server.endpoint import Answer, Call, EndpointGroup, called, named, serve
 from fairlead.server.http.problems import Refusal
 from fairlead.wire.endpoint import Empty
+from fairlead.wire.tasks import created
+
+_SHOWN = 64
+
+
+async def list_schedules(call: Call[Empty, None]) -> Answer:
+    """List the schedules by name, each with its state."""
+    return Answer(ScheduleList(schedules=[shown(entry) for entry in await call.view.engine.schedules.all()]))
+
+
+async def add_schedule(call: Call[Empty, ScheduleRequest]) -> Answer:
+    """Add a schedule. Servers and workers fire it from its next fire time on, each fire time once."""
+    request = call.body
+    schedule = schedule_of(request.name, request, call.view.tenant_of(request.task.tenant))
+    return Answer(shown(await call.view.engine.schedules.add(schedule, paused=bool(request.paused))), status=201)
+
+
+async def put_schedule(call: Call[Empty, ScheduleFields]) -> Answer:
+    """Add a schedule, or replace the one by this name.
+
+    A replaced schedule keeps its history, and its next fire time changes only if the recurrence changes.
+    """
+    request, name = call.body, call.path["schedule"]
+    schedule = schedule_of(name, request, call.view.tenant_of(request.task.tenant))
+    done = await call.view.engine.schedules.put(schedule, paused=request.paused)
+    return Answer(shown(done.entry), status=201 if done.created else 200)
+
+
+async def run_schedule(call: Call[Empty, None]) -> Answer:
+    """Submit a schedule's task at once, whether it is paused or not; its fire times stay as they are."""
+    task = await call.view.run_schedule(_schedule_name(call))
+    return Answer(created(task, None, existing=False), status=201)
+
+
+async def preview_schedule(call: Call[PreviewQuery, None]) -> Answer:
+    """Show the next fire times of a schedule, as if it were not paused, including changes to and from summer time."""
+    schedule, times = await call.view.engine.schedules.preview(_schedule_name(call), call.query.count)
+    return Answer(previewed(schedule, times))
+
+
+def _schedule_name(call: Call[Any, Any]) -> str:
+    """The name in the path; what cannot be one is that of no schedule."""
+    name = call.path["schedule"]
+    try:
+        return check_name("name", name)
+    except InvalidTask:
+        raise ScheduleNotFound(name[:_SHOWN]) from None
+
 
 PURGE_LIMIT: Final = 50_000
 """How many tasks one request removes at most, so that it is answered in time."""
@@ -32,35 +95,35 @@ async def list_queues(call: Call[Empty, None]) -> Answer:
     return Answer(QueueList(queues=shown, paused_types=await view.engine.paused_types(stats)))
 
 
-async def show(call: Call[Empty, None]) -> Answer:
+async def show_queue(call: Call[Empty, None]) -> Answer:
     """Show a queue. One that nobody has used or changed has no tasks and no settings of its own."""
     name = named(call, "queue")
-    return await _answer(call, name, await call.view.engine.queue(name))
+    return await _queue_answer(call, name, await call.view.engine.queue(name))
 
 
-async def change(call: Call[Empty, QueueChange]) -> Answer:
+async def change_queue(call: Call[Empty, QueueChange]) -> Answer:
     """Change a queue's bound, its order of service, the defaults of its tasks or its tenant.
 
     It applies from the next claim or submit on. A queue that is bound to a tenant takes that tenant's tasks only: a
     task that names none becomes its own. To be bound it must hold no task of others, ended ones included.
     """
     state, name = call.state, named(call, "queue")
-    return await _answer(call, name, await state.engine.queues.change(name, **options_of(call.body)))
+    return await _queue_answer(call, name, await state.engine.queues.change(name, **options_of(call.body)))
 
 
-async def pause(call: Call[Empty, None]) -> Answer:
+async def pause_queue(call: Call[Empty, None]) -> Answer:
     """Pause a queue: its tasks wait until it is resumed. It still takes tasks, and running ones continue."""
     state, name = call.state, named(call, "queue")
-    return await _answer(call, name, await state.engine.queues.pause(name))
+    return await _queue_answer(call, name, await state.engine.queues.pause(name))
 
 
-async def resume(call: Call[Empty, None]) -> Answer:
+async def resume_queue(call: Call[Empty, None]) -> Answer:
     """Resume a paused queue: its tasks are claimed again."""
     state, name = call.state, named(call, "queue")
-    return await _answer(call, name, await state.engine.queues.resume(name))
+    return await _queue_answer(call, name, await state.engine.queues.resume(name))
 
 
-async def purge(call: Call[Empty, PurgeRequest]) -> Answer:
+async def purge_queue(call: Call[Empty, PurgeRequest]) -> Answer:
     """Delete the waiting tasks of a queue for good, the oldest first. Running tasks continue.
 
     One request removes at most 50,000; `complete` says whether there may be more.
@@ -93,18 +156,61 @@ async def resume_type(call: Call[Empty, None]) -> Answer:
     return Answer(TypeNoted(task_type=name, paused=False))
 
 
-async def _answer(call: Call[Any, Any], name: str, own: QueueSettings) -> Answer:
+async def _queue_answer(call: Call[Any, Any], name: str, own: QueueSettings) -> Answer:
     stats = await call.view.stats()
     return Answer(queue_shown(name, own, stats.queues.get(name)))
 
 
+async def list_circuits(call: Call[Empty, None]) -> Answer:
+    """List the circuit breakers and their states."""
+    engine = call.state.engine
+    return Answer(CircuitList(circuits=circuits_shown(await engine.circuits.all(), engine.clock.now())))
+
+
+async def put_circuit(call: Call[Empty, CircuitRequest]) -> Answer:
+    """Set the circuit breaker of a task type, or change its settings; its state stays as it is."""
+    circuits, name = call.state.engine.circuits, named(call, "task_type")
+    settings = settings_of(call.body)
+    if call.body.declared:
+        await circuits.declare({name: settings})
+        return _circuit_answer(call, name, await circuits.get(name))
+    return _circuit_answer(call, name, await circuits.set(name, settings))
+
+
+def _circuit_answer(call: Call[Any, Any], name: str, circuit: Circuit) -> Answer:
+    return Answer(circuit_shown(name, circuit, call.state.engine.clock.now()))
+
+
 ENDPOINTS = (
-    serve(api.LIST_QUEUES, list_queues),
-    serve(api.SHOW, show),
-    serve(api.CHANGE, change),
-    serve(api.PAUSE, pause),
-    serve(api.RESUME, resume),
-    serve(api.PURGE, purge),
-    serve(api.PAUSE_TYPE, pause_type),
-    serve(api.RESUME_TYPE, resume_type),
+    *EndpointGroup("schedules", "Schedules: named entries that submit a task again and again.").of(
+        *called(schedules_api),
+        serve(schedules_api.LIST_SCHEDULES, list_schedules),
+        serve(schedules_api.ADD, add_schedule, "add"),
+        serve(schedules_api.PUT, put_schedule, "put"),
+        serve(schedules_api.RUN, run_schedule, "run"),
+        serve(schedules_api.PREVIEW, preview_schedule, "preview"),
+    ),
+    *EndpointGroup(
+        "queues",
+        "Queues: paused and resumed, bounded, ordered, purged, while everything runs. "
+        "A change applies within a second.",
+    ).of(
+        serve(queues_api.LIST_QUEUES, list_queues),
+        serve(queues_api.SHOW, show_queue, "show"),
+        serve(queues_api.CHANGE, change_queue, "change"),
+        serve(queues_api.PAUSE, pause_queue, "pause"),
+        serve(queues_api.RESUME, resume_queue, "resume"),
+        serve(queues_api.PURGE, purge_queue, "purge"),
+        serve(queues_api.PAUSE_TYPE, pause_type),
+        serve(queues_api.RESUME_TYPE, resume_type),
+    ),
+    *EndpointGroup(
+        "circuits",
+        "Circuit breakers: a task type that keeps failing is not claimed for a while. "
+        "A change applies within a second.",
+    ).of(
+        *called(circuits_api),
+        serve(circuits_api.LIST_CIRCUITS, list_circuits),
+        serve(circuits_api.PUT, put_circuit, "put"),
+    ),
 )

@@ -18,7 +18,7 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import WorkerNotFound
 from fairlead.core.identity import WorkerId
 from fairlead.engine.worker_records import WorkerRecord, WorkerState
-from fairlead.server.auth.principal import Principal
+from fairlead.server.auth.credentials import Principal
 from fairlead.server.http.problems import Refusal
 from fairlead.wire.worker_protocol import RegisterRequest
 

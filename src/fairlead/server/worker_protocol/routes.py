@@ -23,11 +23,11 @@ from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Settlement
 from fairlead.engine.runtime.event_loop import Turn
 from fairlead.engine.worker_records import WorkerState
+from fairlead.server.auth.credentials import FRESH
 from fairlead.server.caller_view import View
-from fairlead.server.endpoint import Answer, Call, serve
+from fairlead.server.endpoint import Answer, Call, EndpointGroup, serve
 from fairlead.server.http.bodies import Disconnected
 from fairlead.server.http.problems import Refusal
-from fairlead.server.record_cache import FRESH
 from fairlead.server.worker_protocol.results import as_claimed, progress, result, seal, start, unseal
 from fairlead.storage.values import Beat, Pulse
 from fairlead.wire import worker_protocol
@@ -252,12 +252,18 @@ def _leased(task: Task) -> LeasedTask:
 
 
 ENDPOINTS = (
-    serve(worker_protocol.REGISTER, register),
-    serve(worker_protocol.POLL, poll),
-    serve(worker_protocol.START, start),
-    serve(worker_protocol.PROGRESS, progress),
-    serve(worker_protocol.RESULT, result),
-    serve(worker_protocol.HEARTBEAT, heartbeat),
-    serve(worker_protocol.DRAIN, drain),
-    serve(worker_protocol.DEREGISTER, deregister),
+    *EndpointGroup(
+        "workers",
+        "The worker protocol: any program that speaks HTTP can run tasks.\n\n"
+        "Servers keep no state about workers, so each call may go to any server.",
+    ).of(
+        serve(worker_protocol.REGISTER, register),
+        serve(worker_protocol.POLL, poll),
+        serve(worker_protocol.START, start),
+        serve(worker_protocol.PROGRESS, progress),
+        serve(worker_protocol.RESULT, result),
+        serve(worker_protocol.HEARTBEAT, heartbeat),
+        serve(worker_protocol.DRAIN, drain),
+        serve(worker_protocol.DEREGISTER, deregister),
+    ),
 )
