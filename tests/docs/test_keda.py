@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from fairlead.admin.autoscale.api import SHOW_AUTOSCALE, Autoscale, AutoscaleQuery
+from fairlead.admin.workers.api import SHOW_AUTOSCALE, Autoscale, AutoscaleQuery
 from fairlead.engine.metrics.names import CATALOGUE
 from tests.docs.reading import ROOT
 

@@ -50,8 +50,8 @@ def test_only_what_has_been_validated_becomes_a_span_unchecked() -> None:
         "app/config.py",
         "server/worker_protocol/results.py",
         "server/worker_protocol/routes.py",
-        "admin/autoscale/api.py",
-        "admin/stats/api.py",
+        "admin/workers/api.py",
+        "admin/stats.py",
         "wire/task_shown.py",
         "worker/keeper/lease_renewal.py",
     }

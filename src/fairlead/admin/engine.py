@@ -178,7 +178,7 @@ class AdminEngine(Engine):
 
         With `queues`, all of them are these.
         """
-        from fairlead.admin.autoscale.service import load_of
+        from fairlead.admin.workers.service import load_of
         from fairlead.core.health.autoscale import Scaling
 
         if queue is not None:

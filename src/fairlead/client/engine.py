@@ -7,7 +7,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from fairlead.admin.autoscale.api import SHOW_AUTOSCALE, Autoscale, scaling_of
 from fairlead.admin.circuits.api import RemoteCircuits
 from fairlead.admin.dead_letters import api as dead_letters
 from fairlead.admin.doctor.api import DIAGNOSE, DiagnosisShown, diagnosis_of
@@ -15,8 +14,8 @@ from fairlead.admin.operations.api import RemoteOperations
 from fairlead.admin.quarantine.api import RemoteQuarantine
 from fairlead.admin.queues.api import RemoteQueues
 from fairlead.admin.schedules.api import RemoteSchedules
-from fairlead.admin.stats.api import SHOW_STATS, Standing, stats_of
-from fairlead.admin.workers.api import RemoteWorkers
+from fairlead.admin.stats import SHOW_STATS, Standing, stats_of
+from fairlead.admin.workers.api import SHOW_AUTOSCALE, Autoscale, RemoteWorkers, scaling_of
 from fairlead.client.calls import ServerCalls
 from fairlead.client.http.transport import Transport
 from fairlead.client.submit import Submits

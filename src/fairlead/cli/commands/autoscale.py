@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from fairlead.admin.autoscale.api import autoscale as shown
+from fairlead.admin.workers.api import autoscale as shown
 from fairlead.cli import tables
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached, whole
 from fairlead.cli.output import Cell, write_json

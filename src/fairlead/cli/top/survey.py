@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from fairlead.admin.facade import Facade
-from fairlead.admin.stats.api import Standing, standing
+from fairlead.admin.stats import Standing, standing
 from fairlead.admin.workers.api import WorkerShown, worker_shown
 from fairlead.core.instant import Instant
 from fairlead.core.task import State, Task

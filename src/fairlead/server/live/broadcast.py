@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from fairlead.admin.engine import AdminEngine
-from fairlead.admin.stats.api import SystemMetrics, standing
+from fairlead.admin.stats import SystemMetrics, standing
 from fairlead.admin.tenant_engine import TenantEngine
 from fairlead.core.errors import Forbidden, StoreError, TaskNotFound
 from fairlead.core.identity import TaskId

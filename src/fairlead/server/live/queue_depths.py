@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from typing import Final
 
 from fairlead.admin.engine import AdminEngine
-from fairlead.admin.stats.api import Sample, sample
+from fairlead.admin.stats import Sample, sample
 from fairlead.core.errors import StoreError
 from fairlead.core.instant import MINUTE, SECOND, Span
 from fairlead.core.queues.order import Policy, Table

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.admin.stats.api import SystemMetrics
+from fairlead.admin.stats import SystemMetrics
 from fairlead.core.errors import FairleadError
 from fairlead.core.tenancy import Role
 from fairlead.engine.events.types import CircuitData, QueueData, SkippedData, WorkerData

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairlead.admin.autoscale import api as autoscale_api
-from fairlead.admin.autoscale.api import AutoscaleQuery, autoscale
-from fairlead.admin.stats import api as stats_api
-from fairlead.admin.stats.api import History, StatsQuery, standing
+from fairlead.admin import stats
+from fairlead.admin.stats import History, StatsQuery, standing
 from fairlead.admin.workers import api as workers_api
-from fairlead.admin.workers.api import WorkerList, WorkerWhole, worker_shown, worker_whole
+from fairlead.admin.workers.api import AutoscaleQuery, WorkerList, WorkerWhole, autoscale, worker_shown, worker_whole
 from fairlead.core.identity import check_name
 from fairlead.core.task import Task
 from fairlead.core.validation import span_of
@@ -74,10 +72,10 @@ ENDPOINTS = (
         *called(workers_api),
     ),
     *EndpointGroup("stats", "Statistics of the queues and the workers.").of(
-        serve(stats_api.SHOW_STATS, show_stats),
-        serve(stats_api.SHOW_HISTORY, show_history),
+        serve(stats.SHOW_STATS, show_stats),
+        serve(stats.SHOW_HISTORY, show_history),
     ),
     *EndpointGroup("scaling", "How many workers are wanted: for KEDA, or another autoscaler.").of(
-        serve(autoscale_api.SHOW_AUTOSCALE, show_autoscale),
+        serve(workers_api.SHOW_AUTOSCALE, show_autoscale),
     ),
 )

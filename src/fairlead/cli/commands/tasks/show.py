@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from fairlead.admin.facade import Facade
 from fairlead.admin.facade import gather as gather_page
-from fairlead.admin.stats.api import standing
+from fairlead.admin.stats import standing
 from fairlead.cli import tables, task_json
 from fairlead.cli.commands.tasks.bulk_options import QueryOption
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached, whole, words

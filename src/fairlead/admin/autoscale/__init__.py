@@ -1,1 +1,0 @@
-"""How many workers a queue wants."""

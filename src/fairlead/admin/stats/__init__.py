@@ -1,1 +1,0 @@
-"""Counts: how the queues and the workers stand."""
