@@ -145,7 +145,7 @@ def test_the_terminal_is_given_back_whoever_ends_it(
 
 
 def test_the_terminal_is_given_back_after_an_error(folder: Folder) -> None:
-    program = "from fairlead.cli.top.terminal import Screen\nwith Screen():\n    raise RuntimeError('oops')\n"
+    program = "from fairlead.cli.terminal import Screen\nwith Screen():\n    raise RuntimeError('oops')\n"
     with Terminal(folder, command=[sys.executable, "-c", program]) as terminal:
         assert terminal.wait() == 1
         terminal.until(lambda: "RuntimeError: oops" in terminal.written.partition(GIVEN_BACK)[2], "the error")

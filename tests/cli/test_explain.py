@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from fairlead.admin.engine import AdminEngine
-from fairlead.cli.commands.tasks.watch import Lines, LiveBar, follow, live
+from fairlead.cli.commands.watch import Lines, LiveBar, follow, live
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.events import Completed, Failed
 from fairlead.core.explain.explanation import Explanation

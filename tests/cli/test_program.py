@@ -11,7 +11,7 @@ import sys
 
 import fairlead
 from fairlead.app.config_keys import KEYS
-from fairlead.cli.flags import TAKING_ANY
+from fairlead.cli.options import TAKING_ANY
 from fairlead.cli.program import COMMANDS, OK, run
 from tests.cli.running import COMMAND, Folder
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from fairlead.cli.commands.tasks.submit_file import LINE, SHOWN
+from fairlead.cli.commands.submit_file import LINE, SHOWN
 from fairlead.wire.tasks import HTTP_NAMES
 from tests.cli.running import Folder
 

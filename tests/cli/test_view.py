@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from fairlead.cli.top.survey import Survey
-from fairlead.cli.top.view import KEPT, TopView, first_view, frame, sparkline, whole
+from fairlead.cli.commands.top import KEPT, Survey, TopView, first_view, frame, sparkline, whole
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import MINUTE, SECOND
 from fairlead.core.task import Failure, Lease, Priority, Reason, Spec, State, Status, Task

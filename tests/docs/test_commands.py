@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from cyclopts import App
 
-from fairlead.cli.flags import switched_on
+from fairlead.cli.options import switched_on
 from fairlead.cli.program import program
 from tests.docs.reading import PAGES, Block, blocks
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairlead.admin.engine import AdminEngine
-from fairlead.cli.top.survey import SHOWN, survey
+from fairlead.cli.commands.top import SHOWN, survey
 from fairlead.core.events import Completed, Failed, Outcome
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND

@@ -13,8 +13,7 @@ from typing import Final
 from cyclopts import App, CoercionError, CycloptsError, Group, UnknownOptionError
 
 from fairlead._version import __version__
-from fairlead.cli.flags import switched_on
-from fairlead.cli.options import PLAIN
+from fairlead.cli.options import PLAIN, switched_on
 from fairlead.cli.output import complain
 from fairlead.core import extras
 from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask, QueryError
@@ -31,32 +30,32 @@ STORE: Final = Group.create_ordered("Store")
 ABOUT: Final = Group.create_ordered("About")
 
 COMMANDS: Final = {
-    "up": (RUNNING, "fairlead.cli.commands.up:up"),
+    "up": (RUNNING, "fairlead.cli.commands.serve:up"),
     "worker": (RUNNING, "fairlead.cli.commands.worker:worker"),
     "serve": (RUNNING, "fairlead.cli.commands.serve:serve"),
     "keys": (RUNNING, "fairlead.cli.commands.keys:keys"),
-    "submit": (TASKS, "fairlead.cli.commands.tasks.submit:submit"),
-    "show": (TASKS, "fairlead.cli.commands.tasks.show:show"),
-    "explain": (TASKS, "fairlead.cli.commands.tasks.explain:explain"),
-    "watch": (TASKS, "fairlead.cli.commands.tasks.watch:watch"),
-    "list": (TASKS, "fairlead.cli.commands.tasks.show:list_tasks"),
-    "stats": (TASKS, "fairlead.cli.commands.tasks.show:stats"),
-    "top": (OPERATING, "fairlead.cli.top.command:top"),
+    "submit": (TASKS, "fairlead.cli.commands.submit:submit"),
+    "show": (TASKS, "fairlead.cli.commands.show:show"),
+    "explain": (TASKS, "fairlead.cli.commands.show:explain"),
+    "watch": (TASKS, "fairlead.cli.commands.watch:watch"),
+    "list": (TASKS, "fairlead.cli.commands.show:list_tasks"),
+    "stats": (TASKS, "fairlead.cli.commands.show:stats"),
+    "top": (OPERATING, "fairlead.cli.commands.top:top"),
     "queues": (OPERATING, "fairlead.cli.commands.queues:queues"),
     "circuits": (OPERATING, "fairlead.cli.commands.circuits:circuits"),
     "workers": (OPERATING, "fairlead.cli.commands.workers:workers"),
-    "autoscale": (OPERATING, "fairlead.cli.commands.autoscale:autoscale"),
-    "cancel": (TASKS, "fairlead.cli.commands.tasks.change_tasks:cancel"),
-    "prioritize": (TASKS, "fairlead.cli.commands.tasks.change_tasks:prioritize"),
-    "replay": (TASKS, "fairlead.cli.commands.tasks.change_tasks:replay"),
-    "discard": (TASKS, "fairlead.cli.commands.tasks.change_tasks:discard"),
-    "dlq": (TASKS, "fairlead.cli.commands.tasks.dead_letters:dlq"),
+    "autoscale": (OPERATING, "fairlead.cli.commands.workers:autoscale"),
+    "cancel": (TASKS, "fairlead.cli.commands.change:cancel"),
+    "prioritize": (TASKS, "fairlead.cli.commands.change:prioritize"),
+    "replay": (TASKS, "fairlead.cli.commands.change:replay"),
+    "discard": (TASKS, "fairlead.cli.commands.change:discard"),
+    "dlq": (TASKS, "fairlead.cli.commands.change:dlq"),
     "operations": (TASKS, "fairlead.cli.commands.operations:operations"),
     "schedule": (TASKS, "fairlead.cli.commands.schedules:schedule"),
     "quarantine": (STORE, "fairlead.cli.commands.quarantine:quarantine"),
-    "rebuild": (STORE, "fairlead.cli.commands.rebuild:rebuild"),
-    "migrate": (STORE, "fairlead.cli.commands.migrate:migrate"),
-    "doctor": (STORE, "fairlead.cli.commands.doctor:doctor"),
+    "rebuild": (STORE, "fairlead.cli.commands.store:rebuild"),
+    "migrate": (STORE, "fairlead.cli.commands.store:migrate"),
+    "doctor": (STORE, "fairlead.cli.commands.store:doctor"),
     "config": (ABOUT, "fairlead.cli.commands.about:config"),
     "version": (ABOUT, "fairlead.cli.commands.about:version"),
 }

@@ -10,8 +10,8 @@ from inspect import signature
 from textwrap import fill
 from typing import Final
 
-from fairlead.cli.commands.tasks.submit import submit
-from fairlead.cli.commands.tasks.submit_file import LINE, SHOWN
+from fairlead.cli.commands.submit import submit
+from fairlead.cli.commands.submit_file import LINE, SHOWN
 from fairlead.cli.program import program
 from fairlead.wire.task_shown import (
     TaskBrief,

@@ -8,8 +8,7 @@ from typing import Any
 
 from fairlead._version import __version__
 from fairlead.app.config import DEFAULT
-from fairlead.cli.flags import AnySetting
-from fairlead.cli.options import COMMON, COMMON_WITH_STORE, Common, CommonWithStore, configured
+from fairlead.cli.options import COMMON, COMMON_WITH_STORE, AnySetting, Common, CommonWithStore, configured
 from fairlead.cli.output import Cell, Column, write, write_json, write_table
 
 

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from msgspec import Struct
 
 from fairlead.admin.quarantine.api import parts_of, quarantined_shown, quarantined_whole
-from fairlead.cli.commands.tasks.bulk_options import Yes
+from fairlead.cli.commands.operations import Yes
 from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, complain, pretty, write, write_json, write_styled, write_table
 from fairlead.cli.times import ago

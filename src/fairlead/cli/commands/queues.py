@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from fairlead.admin.facade import Facade
 from fairlead.admin.queues.api import queue_shown
 from fairlead.cli.commands.circuits import described
-from fairlead.cli.commands.tasks.bulk_options import Yes
+from fairlead.cli.commands.operations import Yes
 from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
 from fairlead.cli.setting_options import DEFAULT, labelled, option_texts, parsed

@@ -11,7 +11,7 @@ from fairlead.admin.schedules.api import previewed, shown
 from fairlead.admin.schedules.service import Schedules
 from fairlead.app.cron import schedule_of
 from fairlead.app.task_type import template
-from fairlead.cli.commands.tasks.submit import parameters_of
+from fairlead.cli.commands.submit import parameters_of
 from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, SharedWithStore, reached, whole, words
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
 from fairlead.cli.tables import write_document, write_field

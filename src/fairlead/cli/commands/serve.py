@@ -1,25 +1,27 @@
-"""`serve`: the HTTP service."""
+"""`serve`: the HTTP service; and `up`: everything in one process, to try things or for a small installation."""
 
 from __future__ import annotations
 
 import functools
 import importlib.util
 import logging
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
 from fairlead._version import __version__
 from fairlead.admin.engine import AdminEngine
+from fairlead.app.app import Fairlead
 from fairlead.app.config import Configuration
 from fairlead.app.config_keys import KEYS
 from fairlead.app.connection import Connection
-from fairlead.cli import flags
-from fairlead.cli.commands.worker import leave_at_once
-from fairlead.cli.logs import start_logs
+from fairlead.cli import options
+from fairlead.cli.commands.worker import leave_at_once, start_logs
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
 from fairlead.core import extras
@@ -29,6 +31,7 @@ from fairlead.engine.metrics.collector import Metrics
 from fairlead.storage.open import check_journal, check_url
 from fairlead.worker.process import Service
 from fairlead.worker.process import serve as run_services
+from fairlead.worker.worker import WorkerSettings
 
 if TYPE_CHECKING:
     from fairlead.server.server import Server
@@ -43,20 +46,20 @@ _ENVELOPE: Final = 256 * 1024
 
 def serve(
     *,
-    host: Annotated[flags.Text, flags.HOST] = None,
-    port: Annotated[flags.Text, flags.PORT] = None,
+    host: Annotated[options.Text, options.HOST] = None,
+    port: Annotated[options.Text, options.PORT] = None,
     cert: Annotated[
-        flags.Text, Parameter(help=f"{KEYS['tls_cert'].doc}. *{KEYS['tls_cert'].variable}*", metavar="FILE")
+        options.Text, Parameter(help=f"{KEYS['tls_cert'].doc}. *{KEYS['tls_cert'].variable}*", metavar="FILE")
     ] = None,
     key: Annotated[
-        flags.Text, Parameter(help=f"{KEYS['tls_key'].doc}. *{KEYS['tls_key'].variable}*", metavar="FILE")
+        options.Text, Parameter(help=f"{KEYS['tls_key'].doc}. *{KEYS['tls_key'].variable}*", metavar="FILE")
     ] = None,
     insecure: Annotated[bool | None, Parameter(help=f"{KEYS['insecure'].doc}. *{KEYS['insecure'].variable}*")] = None,
-    root_path: Annotated[flags.Text, flags.ROOT_PATH] = None,
-    trusted_proxies: Annotated[flags.Text, flags.TRUSTED_PROXIES] = None,
-    log_level: Annotated[flags.Text, flags.LOG_LEVEL] = None,
+    root_path: Annotated[options.Text, options.ROOT_PATH] = None,
+    trusted_proxies: Annotated[options.Text, options.TRUSTED_PROXIES] = None,
+    log_level: Annotated[options.Text, options.LOG_LEVEL] = None,
     common: CommonWithStore = COMMON_WITH_STORE,
-    **settings: flags.AnySetting,
+    **settings: options.AnySetting,
 ) -> None:
     """Serve the HTTP API until SIGTERM or Ctrl-C.
 
@@ -119,9 +122,9 @@ async def open_server(
     engine: AdminEngine, configuration: Configuration, metrics: Metrics, *, sweep: bool = True, try_it: bool = False
 ) -> Server:
     """A server as the configuration wants it; it listens already. With `try_it` the dashboard has its playground."""
-    from fairlead.server import server as running
     from fairlead.server.http.connections import allow_files
     from fairlead.server.server import Binding
+    from fairlead.server.server import open_server as open_running
     from fairlead.server.settings import ServerSettings
 
     defaults = ServerSettings()
@@ -150,7 +153,7 @@ async def open_server(
     )
     webhook = _dead_letter_webhook(configuration)
     allow_files(settings.connection_limit)
-    return await running.open_server(engine, binding, settings, sweep=sweep, metrics=metrics, webhook=webhook)
+    return await open_running(engine, binding, settings, sweep=sweep, metrics=metrics, webhook=webhook)
 
 
 def _dead_letter_webhook(configuration: Configuration) -> Callable[[object], object] | None:
@@ -178,3 +181,98 @@ def _root_path(written: str | None) -> str:
     if path and (not path.startswith("/") or not path.isascii() or any(sign in path for sign in " ;,?#%")):
         raise InvalidSettings(f"root_path cannot be {written!r}; use a path of plain letters, such as /fairlead")
     return path
+
+
+def up(
+    *,
+    concurrency: Annotated[options.Text, options.CONCURRENCY] = None,
+    host: Annotated[options.Text, options.HOST] = None,
+    port: Annotated[options.Text, options.PORT] = None,
+    log_level: Annotated[options.Text, options.LOG_LEVEL] = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+    **settings: options.AnySetting,
+) -> None:
+    """Start everything in one process: the store, the HTTP API, and a worker with the built-in handlers.
+
+    They are `echo`, `sleep`, `fail`, `webhook` and `email`. Ctrl-C lets running tasks end; a second one hands them
+    back. Every other setting that `fairlead config` shows can be given as a flag too. Without the extra
+    `fairlead[server]` the worker runs alone.
+    """
+    from fairlead.app.builtin import builtin_app  # As a server alone needs none of its handlers.
+
+    signal.signal(signal.SIGTERM, leave_at_once)
+    given = {"concurrency": concurrency, "host": host, "port": port, "log-level": log_level, **settings}
+    configuration = configured(common, given)
+    transitions = start_logs(configuration, common)
+    metrics = Metrics()
+    app = builtin_app(configuration, observers=[transitions, metrics])
+    servers: list[Server] = []
+
+    async def prepare() -> Sequence[Service]:
+        try:
+            if has_server():
+                # The worker sweeps already.
+                engine = await app.store_connection().engine()
+                servers.append(await open_server(engine, configuration, metrics, sweep=False, try_it=True))
+            return [*servers, await _worker(app, configuration)]
+        except BaseException:
+            await app.close()
+            raise
+
+    def ready() -> None:
+        url = servers[0].url if servers else None
+        if common.json:
+            types = sorted(app.handlers.types)
+            write_json({"version": __version__, "store": masked(app.store), "types": types, "url": url})
+        else:
+            _welcome(app, configuration, url)
+        sys.stdout.flush()
+
+    run_services(prepare, app.close, ready)
+    log.info("stopped; unfinished tasks wait in the store")
+
+
+async def _worker(app: Fairlead, configuration: Configuration) -> Service:
+    worker = await app.worker(
+        queues=configuration.queues,
+        capabilities=configuration.capabilities,
+        settings=WorkerSettings(concurrency=configuration.concurrency, drain_seconds=configuration.drain_seconds),
+        # The built-in handlers never hold the interpreter for long, so a thread can send their heartbeats.
+        keeper_process=False,
+    )
+    return await app.exposed(worker, configuration.metrics_host, configuration.metrics_port)
+
+
+def _welcome(app: Fairlead, configuration: Configuration, url: str | None) -> None:
+    command = _command()
+    store = "" if configuration.store == KEYS["store"].default else f" --store {masked(configuration.store)}"
+    write_styled([Cell(f"fairlead {__version__}", "bold"), Cell(f" is up on {masked(app.store)}.")])
+    write(f"A worker runs {', '.join(sorted(app.handlers.types))} tasks, {configuration.concurrency} at once.")
+    if url is None:
+        write(f"The HTTP API is not installed; {INSTALL}.")
+    else:
+        write(f"The dashboard is at {url}, and the documentation of the HTTP API at {url}/docs.")
+    write("\nTry this in another terminal, in the same folder:\n")
+    for line in (
+        f"submit echo message=hello --wait{store}",
+        f"submit sleep seconds=10 --priority high{store}",
+        f"submit fail message=oops --max-retries 1{store}",
+        f"list{store}",
+        f"stats{store}",
+    ):
+        write_styled([Cell(f"  {command} {line}", "cyan")])
+    if url is not None:
+        task = """'{"task_type": "echo", "parameters": {"message": "hello"}}'"""
+        write_styled([Cell(f"  curl {url}/api/v1/tasks --json {task}", "cyan")])
+    write("\nCtrl-C stops it: running tasks may end first. A second Ctrl-C hands them back.")
+
+
+def _command() -> str:
+    """How to call this program again from the same folder."""
+    found = shutil.which("fairlead")
+    beside = Path(sys.executable).parent / "fairlead"
+    if found is not None and Path(found).resolve() == beside.resolve():
+        return "fairlead"
+    if not beside.exists():
+        return f"{sys.executable} -m fairlead"
+    return str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)

@@ -1,4 +1,4 @@
-"""`worker`: runs the tasks of an app."""
+"""`worker`: runs the tasks of an app, in this process or in several under one parent, which replaces those that die."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import faulthandler
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final, NoReturn
 
 from cyclopts import Parameter
@@ -17,16 +20,16 @@ from cyclopts import Parameter
 from fairlead.app.app import Fairlead
 from fairlead.app.config import Configuration
 from fairlead.app.config_keys import KEYS
-from fairlead.cli import flags
+from fairlead.cli import options
 from fairlead.cli.app_loader import BUILTIN, load_app
-from fairlead.cli.logs import start_logs
-from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured, export
-from fairlead.cli.supervisor import Supervisor, command_of, leave_with
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, Shared, configured, export
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.secret_mask import masked
 from fairlead.engine.events.types import Observer
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.engine.runtime.telemetry import Logger
+from fairlead.worker.logs import LogSetup, log_handler, start_logging
+from fairlead.worker.task_log import TransitionLog
 from fairlead.worker.worker import WorkerSettings
 
 log = Logger("fairlead.cli")
@@ -36,6 +39,17 @@ MOST_PORT: Final = 65_535
 _MOST_NAMED: Final = 10
 _LAST_WORDS: Final = 3.0
 """How long, in seconds, the interpreter may take to end."""
+
+
+def start_logs(configuration: Configuration, common: Shared) -> TransitionLog:
+    """Send the logs of this process to stderr from now on; the answer is what tells them of tasks."""
+    as_json = common.json or configuration.log_format == "json"
+    if configuration.log_format == "auto" and not common.json:
+        as_json = not sys.stderr.isatty()
+    start_logging(LogSetup(configuration.log_level, as_json))
+    handler = log_handler()
+    assert handler is not None  # noqa: S101 - it was just made
+    return TransitionLog(handler)
 
 
 def worker(
@@ -48,11 +62,11 @@ def worker(
     ],
     /,
     *,
-    queues: Annotated[flags.Text, flags.QUEUES] = None,
-    capabilities: Annotated[flags.Text, flags.CAPABILITIES] = None,
-    concurrency: Annotated[flags.Text, flags.CONCURRENCY] = None,
-    processes: Annotated[flags.Text, flags.PROCESSES] = None,
-    drain_seconds: Annotated[flags.Text, flags.DRAIN_SECONDS] = None,
+    queues: Annotated[options.Text, options.QUEUES] = None,
+    capabilities: Annotated[options.Text, options.CAPABILITIES] = None,
+    concurrency: Annotated[options.Text, options.CONCURRENCY] = None,
+    processes: Annotated[options.Text, options.PROCESSES] = None,
+    drain_seconds: Annotated[options.Text, options.DRAIN_SECONDS] = None,
     keeper: Annotated[
         bool | None,
         Parameter(
@@ -60,12 +74,12 @@ def worker(
             help=f"{KEYS['keeper'].doc}. *{KEYS['keeper'].variable}*",
         ),
     ] = None,
-    metrics_port: Annotated[flags.Text, flags.METRICS_PORT] = None,
-    log_level: Annotated[flags.Text, flags.LOG_LEVEL] = None,
+    metrics_port: Annotated[options.Text, options.METRICS_PORT] = None,
+    log_level: Annotated[options.Text, options.LOG_LEVEL] = None,
     supervisor: Annotated[int | None, Parameter(show=False)] = None,
     number: Annotated[int, Parameter(show=False)] = 1,
     common: CommonWithStore = COMMON_WITH_STORE,
-    **settings: flags.AnySetting,
+    **settings: options.AnySetting,
 ) -> int:
     """Run the tasks of an app until SIGTERM or Ctrl-C.
 
@@ -168,3 +182,106 @@ def _supervise(processes: int) -> int:
 
 def leave_at_once(number: int, frame: object) -> NoReturn:
     sys.exit(0)
+
+
+MISUSED: Final = 2
+"""The exit code of a child that another start cannot help."""
+
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+_LONG_ENOUGH: Final = 60.0
+"""A child that lived this long, in seconds, was well: the next pause is the first again."""
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Supervisor:
+    """Keeps a number of children running until it is asked to leave."""
+
+    def __init__(self, command: Callable[[int], Sequence[str]], count: int) -> None:
+        """The command is that of the first child, the second, and so on."""
+        self._command = command
+        self._count = count
+        self._children: dict[int, asyncio.subprocess.Process] = {}
+        self._leaving = asyncio.Event()
+        self._misused = False
+        self._failed = False
+
+    async def run(self) -> int:
+        """Run until all children have left; the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._forward, number)
+        async with asyncio.TaskGroup() as group:
+            for place in range(1, self._count + 1):
+                group.create_task(self._keep(place))
+        if self._misused:
+            return MISUSED
+        return 1 if self._failed else 0
+
+    def _forward(self, number: signal.Signals) -> None:
+        """Ask every child to leave. A second signal is passed on too: it makes them hurry."""
+        self._leaving.set()
+        for child in self._children.values():
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(number)
+
+    async def _keep(self, place: int) -> None:
+        pause = _FIRST_PAUSE
+        while not self._leaving.is_set():
+            started = time.monotonic()
+            child = await self._start(place)
+            code = await child.wait()
+            del self._children[place]
+            if self._leaving.is_set():
+                self._failed |= code not in (0, -signal.SIGTERM, -signal.SIGINT)
+                return
+            if code == MISUSED:
+                # It has said itself what is wrong, and the others would say the same.
+                self._misused = True
+                self._forward(signal.SIGTERM)
+                return
+            if time.monotonic() - started > _LONG_ENOUGH:
+                pause = _FIRST_PAUSE
+            log.warning(
+                "worker process %d of %d (pid %d) %s; another starts in %g s",
+                place, self._count, child.pid, _ending(code), pause,
+            )  # fmt: skip
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _start(self, place: int) -> asyncio.subprocess.Process:
+        # A group of its own: the terminal's Ctrl-C must reach a child once, through this process, and not twice.
+        child = await asyncio.create_subprocess_exec(*self._command(place), stdin=subprocess.DEVNULL, process_group=0)
+        self._children[place] = child
+        log.info("worker process %d of %d is pid %d", place, self._count, child.pid)
+        if self._leaving.is_set():
+            child.terminate()
+        return child
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def leave_with(parent: int) -> None:
+    """Have this process asked to leave when its parent is gone, where the kernel can do that."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            # It was gone before the kernel was told.
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def command_of(arguments: Sequence[str]) -> list[str]:
+    """This program with other arguments, run by the same interpreter with the same flags."""
+    return [sys.executable, *subprocess._args_from_interpreter_flags(), "-m", "fairlead", *arguments]  # type: ignore[attr-defined]

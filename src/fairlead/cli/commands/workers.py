@@ -1,4 +1,4 @@
-"""`workers`: who works here, and how to pause one or have it leave."""
+"""`workers`: who works here, and how to pause one or have it leave; and `autoscale`: how many there should be."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Annotated, Any, Final, TypeAlias
 from cyclopts import App, Parameter
 
 from fairlead.admin.workers.api import RemoteWorkers, worker_shown, worker_whole
+from fairlead.admin.workers.api import autoscale as autoscale_shown
 from fairlead.admin.workers.service import Workers
-from fairlead.cli import task_json
-from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
+from fairlead.cli import tables, task_json
+from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached, whole
 from fairlead.cli.output import Cell, Column, complain, write, write_json, write_styled, write_table
 from fairlead.cli.tables import STYLES
 from fairlead.cli.times import ago, brief
 from fairlead.core.errors import FairleadError, InvalidSettings, StoreError
-from fairlead.core.instant import Instant
+from fairlead.core.health.autoscale import WITHIN
+from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import Task
+from fairlead.core.validation import span_of
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.worker_records import WorkerRecord, WorkerState
 from fairlead.engine.worker_tasks import LostTask, WorkerReport
@@ -257,3 +260,44 @@ for _name, _command in (
     workers.command(f"{__name__}:{_command.__name__}", name=_name)
     # Its first line of help is known only when it is loaded.
     workers[_name]
+
+
+def autoscale(
+    *,
+    queue: Annotated[
+        str | None, Parameter(help="The queue that the workers serve; all by default.", metavar="NAME")
+    ] = None,
+    within_seconds: Annotated[
+        float | None, Parameter(help="How soon the backlog should be done; 60 by default.", metavar="S")
+    ] = None,
+    capacity: Annotated[
+        int | None,
+        Parameter(
+            converter=whole,
+            help="Tasks that a worker runs at once; by default, as many as the current workers.",
+            metavar="N",
+        ),
+    ] = None,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Show the backlog, and suggest a number of workers."""
+    within = WITHIN if within_seconds is None else span_of("--within-seconds", within_seconds)
+    with reached(common) as connection:
+        scaling = run_inline(connection.inline().autoscale(queue, within=within, capacity=capacity))
+    if common.json:
+        write_json(autoscale_shown(scaling))
+        return
+    load, advice = scaling.load, scaling.advice
+    takes = advice.seconds_per_task
+    tables.write_field("workers", Cell(f"{advice.workers} suggested, {load.workers} there"))
+    tables.write_field("tasks", Cell(f"{load.ready:,} ready, {load.executing:,} executing"))
+    tables.write_field("oldest", Cell(f"ready for {brief(load.oldest_age)}"))
+    tables.write_field(
+        "backlog",
+        Cell(
+            "not known: no task has ended within a minute"
+            if takes is None
+            else f"{advice.backlog_seconds or 0:,.1f} s of work, at {brief(round(takes * SECOND))} a task"
+        ),
+    )
+    tables.write_field("capacity", Cell(f"{advice.capacity:g} tasks at once per worker"))

@@ -16,8 +16,8 @@ from fairlead.app.connection import Link
 from fairlead.app.handle import TaskHandle
 from fairlead.app.task_type import template
 from fairlead.cli import task_json
-from fairlead.cli.commands.tasks.explain import warn_of
-from fairlead.cli.commands.tasks.watch import follow, live
+from fairlead.cli.commands.show import warn_of
+from fairlead.cli.commands.watch import follow, live
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, SharedWithStore, reached, whole, words
 from fairlead.cli.output import on_terminal, pretty, write, write_json
 from fairlead.cli.times import check_seconds, moment, parse
@@ -124,7 +124,7 @@ def submit(
                 "from_file",
                 "parameters, --idempotency-key and --wait are for one task; leave them out with --from-file",
             )
-        from fairlead.cli.commands.tasks.submit_file import submit_file
+        from fairlead.cli.commands.submit_file import submit_file
 
         return submit_file(from_file, task_type, given, common)
     if task_type is None:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from fairlead.admin.facade import Facade
 from fairlead.app.task_type import template
 from fairlead.cli import task_json
-from fairlead.cli.commands.tasks.explain import warn_of
+from fairlead.cli.commands.show import warn_of
 from fairlead.cli.options import SharedWithStore, reached
 from fairlead.cli.output import complain, console, write, write_json
 from fairlead.cli.times import moment, parse

@@ -1,24 +1,103 @@
-"""What `fairlead top` shows, as lines: a pure function of what was seen, and of the size of the terminal."""
+"""`top`: everything at a glance, again and again."""
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Final
 
+from cyclopts import Parameter
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
+from fairlead.admin.facade import Facade
+from fairlead.admin.stats import Standing, standing
+from fairlead.admin.workers.api import WorkerShown, worker_shown
+from fairlead.cli import task_json
 from fairlead.cli.commands.workers import WORKER_STYLES
-from fairlead.cli.output import Cell, Column, clean, one_line, table_lines
+from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
+from fairlead.cli.output import (
+    Cell,
+    Column,
+    clean,
+    console,
+    on_terminal,
+    one_line,
+    table_lines,
+    write_json,
+    write_styled,
+)
 from fairlead.cli.tables import URGENT, summary
 from fairlead.cli.times import ago, brief
-from fairlead.cli.top.survey import Survey
+from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
+from fairlead.core.secret_mask import masked
 from fairlead.core.task import Priority, State, Task
 from fairlead.engine.metrics.throughput import Throughput
+from fairlead.engine.runtime.inline import run_inline
+from fairlead.engine.stats import Stats
+from fairlead.engine.worker_records import WorkerRecord
+from fairlead.storage.values import Filter
+from fairlead.wire.task_shown import TaskBrief
 from fairlead.wire.times import iso
+
+SHOWN: Final = 20
+"""How many tasks of each kind are kept."""
+LOOKED_AT: Final = 200
+"""Of how many they are chosen. A look must stay cheap however many tasks there are, so those that have run longest are
+chosen among the running tasks that were submitted first, and the newest errors among those submitted last."""
+
+
+class Survey(Struct, frozen=True, kw_only=True):
+    """How everything stands."""
+
+    at: Instant
+    stats: Stats
+    workers: tuple[WorkerRecord, ...]
+    running: tuple[Task, ...]
+    """Those that have run longest, the longest first."""
+    failed: tuple[Task, ...]
+    """The latest that ended as failed or as a dead letter, the latest first."""
+
+
+async def survey(engine: Facade) -> Survey:
+    """Look at everything once."""
+    running = await engine.find(Filter(states=frozenset({State.EXECUTING})), limit=LOOKED_AT, newest_first=False)
+    failed = await engine.find(Filter(states=frozenset({State.FAILED, State.DEAD_LETTER})), limit=LOOKED_AT)
+    return Survey(
+        at=engine.clock.now(),
+        stats=await engine.stats(),
+        workers=tuple(await engine.workers.all()),
+        running=tuple(sorted(running, key=lambda task: task.status.started_at or 0)[:SHOWN]),
+        failed=tuple(sorted(failed, key=lambda task: -(task.status.ended_at or 0))[:SHOWN]),
+    )
+
+
+class SurveyShown(Struct, kw_only=True):
+    """How everything stands."""
+
+    at: str
+    stats: Standing
+    workers: list[WorkerShown]
+    running_longest: list[TaskBrief]
+    """At most 20, the longest first."""
+    newest_errors: list[TaskBrief]
+    """Failed tasks and dead letters, at most 20, the latest first."""
+
+
+def survey_shown(survey: Survey, show: Callable[[Task], TaskBrief]) -> SurveyShown:
+    """A survey in the shapes of the API."""
+    return SurveyShown(
+        at=iso(survey.at),
+        stats=standing(survey.stats),
+        workers=[worker_shown(worker) for worker in survey.workers],
+        running_longest=[show(task) for task in survey.running],
+        newest_errors=[show(task) for task in survey.failed],
+    )
+
 
 KEPT: Final = 60
 """How many looks back the throughput is drawn."""
@@ -249,3 +328,52 @@ def _cut(line: Line, width: int) -> Line:
 
 def _clock(at: Instant) -> str:
     return f"{iso(at)[11:19]} UTC"
+
+
+_SHORTEST: Final = 0.1
+_LONGEST: Final = 3600.0
+
+
+def top(
+    *,
+    once: Annotated[bool, Parameter(help="Show everything once and end, for scripts; with all rows.")] = False,
+    interval: Annotated[float, Parameter(help="Seconds between two updates; 2 by default.", metavar="S")] = 2.0,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Show a live overview: queues, throughput, workers, the longest-running tasks and the newest errors.
+
+    `q` quits. While the store cannot be reached, the last figures stay, with a line that says so. The tasks that run
+    longest are found among the 200 running ones that were submitted first, and errors among the 200 failed tasks and
+    dead letters that were submitted last.
+    """
+    if not _SHORTEST <= interval <= _LONGEST:
+        raise InvalidSettings(f"--interval {interval:g} is out of range; use {_SHORTEST:g} to {_LONGEST:g} seconds")
+    if not once:
+        _check_terminal(as_json=common.json)
+    with reached(common) as connection:
+        engine = connection.inline()
+        seen = run_inline(survey(engine))
+        if common.json:
+            write_json(survey_shown(seen, lambda task: task_json.brief(task, engine)))
+        elif once:
+            _write_once(masked(connection.url), seen)
+        else:
+            # A system without such terminals has been refused already.
+            from fairlead.cli.terminal import watch
+
+            watch(engine, masked(connection.url), seen, interval)
+
+
+def _check_terminal(*, as_json: bool) -> None:
+    if as_json:
+        raise InvalidSettings("--json needs --once: a live view is not one JSON document")
+    if not (sys.stdin.isatty() and on_terminal()):
+        raise InvalidSettings("top needs a terminal to draw on and to read keys from; use --once elsewhere")
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown") or sys.platform == "win32":
+        raise InvalidSettings("this terminal cannot show a picture in place; use --once, or set TERM to what it is")
+
+
+def _write_once(store: str, seen: Survey) -> None:
+    screen = console() if on_terminal() else None
+    for line in whole(store, seen, None if screen is None else screen.width):
+        write_styled(line, screen)

@@ -1,1 +1,0 @@
-"""Commands on tasks: submitted, shown, explained, changed, one or many."""

@@ -1,1 +1,0 @@
-"""`fairlead top`: everything at a glance, again and again."""
