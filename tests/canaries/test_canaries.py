@@ -15,8 +15,7 @@ from cyclopts import App
 import fairlead
 from fairlead.admin.keys.service import ApiKey, NewKey
 from fairlead.app.config import load
-from fairlead.app.connect import check_store, connect
-from fairlead.app.connection import Connection
+from fairlead.app.connection import Connection, check_store, connect
 from fairlead.cli.program import program
 from fairlead.client.http.transport import Address, unreachable
 from fairlead.core.errors import FairleadError

@@ -7,8 +7,7 @@ import pytest
 from fairlead.cli.times import ago, brief, parse
 from fairlead.core.errors import InvalidTask
 from fairlead.core.instant import AT_ONCE, DAY, HOUR, MINUTE, SECOND
-from fairlead.wire.safe_text import clean, one_line
-from fairlead.wire.times import iso
+from fairlead.wire.text import clean, iso, one_line
 
 NOW = 1_800_000_000_000_000
 

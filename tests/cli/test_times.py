@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.cli.times import moment
 from fairlead.core.instant import LATEST
-from fairlead.wire.times import instant_of, iso, parse_iso
+from fairlead.wire.text import instant_of, iso, parse_iso
 
 
 @pytest.mark.parametrize(("at", "shown"), [(-(2**62), 0), (-1, 0), (0, 0), (LATEST, LATEST), (2**62, LATEST)])

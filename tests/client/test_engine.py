@@ -14,10 +14,10 @@ from fairlead.admin.engine import AdminEngine
 from fairlead.admin.keys.service import Keyring
 from fairlead.app.app import Fairlead
 from fairlead.app.handle import TaskHandle
+from fairlead.client.calls import error_of
 from fairlead.client.engine import RemoteEngine
-from fairlead.client.http.problems import error_of
+from fairlead.client.http.open import open_transport
 from fairlead.client.http.transport import Address, Reply
-from fairlead.client.open import open_transport
 from fairlead.core.errors import (
     InvalidSettings,
     InvalidTask,

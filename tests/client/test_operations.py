@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from fairlead.client.engine import RemoteEngine
+from fairlead.client.http.open import open_transport
 from fairlead.client.http.transport import Address
-from fairlead.client.open import open_transport
 from fairlead.core.errors import OperationNotFound, OperationRefused, QueryError
 from fairlead.core.operation import Action, NewOperation, Operation, Stage
 from fairlead.core.query.parser import parse_query

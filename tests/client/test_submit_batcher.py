@@ -9,8 +9,8 @@ import pytest
 
 from fairlead.admin.keys.service import Keyring
 from fairlead.client.engine import RemoteEngine
+from fairlead.client.http.open import open_transport
 from fairlead.client.http.transport import PATIENCE, Address, Reply, Transport
-from fairlead.client.open import open_transport
 from fairlead.core.errors import InvalidTask, PayloadTooLarge, QueueFull, StoreRefused, StoreUnavailable
 from fairlead.core.identity import TaskId
 from fairlead.core.submission import Submission

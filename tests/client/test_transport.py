@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from fairlead.client.http.asynchronous import _Stream
+from fairlead.client.http.connections import _Stream
+from fairlead.client.http.open import open_transport
 from fairlead.client.http.transport import Address, Broken, Reply, Transport
-from fairlead.client.open import open_transport
 from fairlead.core.errors import InvalidSettings, StoreUnavailable
 from fairlead.engine.runtime.inline import run_inline
 from tests.client.scripted import Asked, Scripted, said

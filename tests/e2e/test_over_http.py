@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.app.connect import connect
+from fairlead.app.connection import connect
 from fairlead.core.task import Reason, State
 from tests.e2e import fleet
 from tests.e2e.harbour import Harbour, opened

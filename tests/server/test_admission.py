@@ -12,7 +12,7 @@ import pytest
 from fairlead.admin.engine import AdminEngine
 from fairlead.admin.keys.service import Keyring
 from fairlead.app.config import load
-from fairlead.client.http.problems import error_in
+from fairlead.client.calls import error_in
 from fairlead.client.http.transport import Address
 from fairlead.core.errors import AdmissionRefused, InvalidSettings, QueueFull, StoreUnavailable
 from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant
@@ -29,7 +29,7 @@ from fairlead.storage.memory import MemoryStore
 from fairlead.storage.open import open_store
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Receipt, Tally
-from fairlead.wire.problems import Problem
+from fairlead.wire.endpoint import Problem
 from tests.server.serving import Service
 from tests.server.test_submit_batcher import serving
 from tests.servers.stores import Place, place

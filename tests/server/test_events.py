@@ -28,7 +28,7 @@ from fairlead.storage.memory import MemoryStore
 from fairlead.storage.open import open_store
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Beat
-from fairlead.wire.times import parse_iso
+from fairlead.wire.text import parse_iso
 from tests.servers.stores import Place
 
 PATIENCE = 60.0

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fairlead.client.engine import RemoteEngine
+from fairlead.client.http.open import open_transport
 from fairlead.client.http.transport import Address
-from fairlead.client.open import open_transport
 from fairlead.core.events import Completed
 from fairlead.core.explain.explanation import CauseCode
 from fairlead.core.identity import WorkerId

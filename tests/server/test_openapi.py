@@ -16,8 +16,7 @@ from fairlead.server.docs.openapi import document, operation_id, problem_statuse
 from fairlead.server.docs.schemas import describe, without_null
 from fairlead.server.endpoint import Served
 from fairlead.server.http.problems import EXPLAINED, KINDS
-from fairlead.wire.endpoint import Media
-from fairlead.wire.problems import Problem
+from fairlead.wire.endpoint import Media, Problem
 from fairlead.wire.words import ENUM, ByPriority
 from tests.server.validating import DOCUMENT, validator_of
 

@@ -13,7 +13,7 @@ from starlette.routing import compile_path
 
 from fairlead.server.app import ENDPOINTS
 from fairlead.server.docs.openapi import document
-from fairlead.wire.problems import MEDIA_TYPE
+from fairlead.wire.endpoint import MEDIA_TYPE
 
 DOCUMENT = document(ENDPOINTS)
 """The whole API."""

@@ -18,7 +18,7 @@ from fairlead.engine.queue_ages import AgePercentiles
 from fairlead.engine.stats import LineStats, QueueStats, Stats, WorkerStats
 from fairlead.wire.endpoint import Empty, Endpoint
 from fairlead.wire.tasks import Name
-from fairlead.wire.times import iso, maybe_iso, maybe_parse_iso
+from fairlead.wire.text import iso, maybe_iso, maybe_parse_iso
 from fairlead.wire.words import ByPriority, ByState
 
 _WORDS: Final = {state: state.value for state in State}

@@ -9,8 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from fairlead.app.admin_parts import Operated
-from fairlead.app.connect import completed, connect
-from fairlead.app.connection import Connection, Link
+from fairlead.app.connection import Connection, Link, completed, connect
 from fairlead.app.cron import CronDecorator, ScheduleOptions, schedule_of
 from fairlead.app.handle import TaskHandle, parents_of, parents_of_sync
 from fairlead.app.task_type import CoroutineTask, FunctionTask, Options, TaskDefinition

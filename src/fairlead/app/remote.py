@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from fairlead.app.connection import Openings
 from fairlead.client.engine import RemoteEngine
+from fairlead.client.http.open import open_transport
 from fairlead.client.http.transport import Address
-from fairlead.client.leases import RemoteLeases
-from fairlead.client.open import open_transport
 from fairlead.client.source import RemoteSource
+from fairlead.client.worker_protocol import RemoteLeases
 from fairlead.core.settings import Settings
 from fairlead.worker.keeper.keeper import Keeper, ProcessKeeper, ThreadKeeper
 from fairlead.worker.keeper.lease_renewal import Remote

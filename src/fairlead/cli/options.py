@@ -16,8 +16,7 @@ from cyclopts import Parameter, Token
 
 from fairlead.app.config import Configuration, load
 from fairlead.app.config_keys import KEYS
-from fairlead.app.connect import check_store, connect
-from fairlead.app.connection import Connection, Link
+from fairlead.app.connection import Connection, Link, check_store, connect
 from fairlead.core.errors import InvalidSettings, StoreUnavailable
 from fairlead.core.secret_mask import masked
 

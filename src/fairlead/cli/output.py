@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.secret_mask import masked_text
-from fairlead.wire.safe_text import clean as clean
-from fairlead.wire.safe_text import one_line as one_line
+from fairlead.wire.text import clean as clean
+from fairlead.wire.text import one_line as one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,7 +13,7 @@ from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import After, Entry, Failure, Priority, State, Task
 from fairlead.engine.stats import Stats
 from fairlead.engine.worker_records import WORKER_WORDS
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 
 STYLES: Final = {
     State.SCHEDULED: "cyan",

@@ -9,7 +9,7 @@ from typing import Final
 from fairlead.core.errors import InvalidTask
 from fairlead.core.instant import AT_ONCE, DAY, HOUR, LATEST, MINUTE, SECOND, Instant, brief
 from fairlead.core.validation import span_of
-from fairlead.wire.times import instant_of
+from fairlead.wire.text import instant_of
 
 __all__ = ["ago", "brief", "check_seconds", "moment", "parse"]
 

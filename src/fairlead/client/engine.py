@@ -47,7 +47,7 @@ from fairlead.wire.task_endpoints import (
     place_of,
 )
 from fairlead.wire.task_shown import TaskBrief, TaskListed, TaskWhole, task_of
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 
 _PAGE: Final = 1_000
 _LONGEST_WAIT: Final = 20.0

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from fairlead.client.http.problems import decoded, error_in
+from fairlead.client.calls import decoded, error_in
 from fairlead.client.http.transport import Transport
 from fairlead.core.errors import FairleadError, InvalidTask, PayloadTooLarge
 from fairlead.core.identity import TaskId
@@ -27,7 +27,7 @@ from fairlead.engine.engine import Submitted
 from fairlead.wire.explanations import cause_of
 from fairlead.wire.task_endpoints import SUBMIT_BATCH, SUBMIT_TASK
 from fairlead.wire.tasks import BATCH_LIMIT, BatchAnswer, TaskCreated, request_of
-from fairlead.wire.times import parse_iso
+from fairlead.wire.text import parse_iso
 
 _CLAIMED = "claimed"
 _parse_iso: Final = functools.lru_cache(maxsize=1)(parse_iso)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
-from fairlead.client.calls import ServerCalls
-from fairlead.client.http.problems import decoded, error_in
-from fairlead.client.http.transport import Transport
-from fairlead.core.errors import LeaseLost
+from fairlead.client.calls import ServerCalls, decoded, error_in
+from fairlead.client.http.open import open_transport
+from fairlead.client.http.transport import Address, Transport
+from fairlead.core.errors import LeaseLost, StoreUnavailable, WorkerNotFound
 from fairlead.core.events import CancelConfirmed, Completed, Crashed, Failed, HandedBack, Outcome, TimedOut
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import SECOND, seconds, span
+from fairlead.core.settings import Settings
 from fairlead.core.task import After, Failure, Lease, Priority, Spec, State, Status, Task
+from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.values import Beat, Pulse
 from fairlead.wire.endpoint import Endpoint
-from fairlead.wire.times import parse_iso
+from fairlead.wire.text import parse_iso
 from fairlead.wire.worker_protocol import (
     DEREGISTER,
     HEARTBEAT,
@@ -246,3 +249,45 @@ def _batches(said: Sequence[Said]) -> list[list[Said]]:
 
 def _running(beat: Beat) -> Running:
     return Running(task_id=beat.id, lease=beat.token, allowance_seconds=beat.allowance / SECOND)
+
+
+_LOOKS_PER_BEAT: Final = 4
+
+
+class RemoteLeases:
+    """The leases of one worker; its coroutines never suspend, and may be driven from a thread."""
+
+    def __init__(self, address: Address, worker: WorkerId, settings: Settings) -> None:
+        """The settings say how often to beat."""
+        self.settings = settings
+        self._transport = open_transport(address, blocking=True)
+        self._calls = WorkerCalls(self._transport, worker)
+        self._look_interval = settings.heartbeat / SECOND / _LOOKS_PER_BEAT
+        self._asked_at = 0.0
+
+    async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
+        """Renew leases."""
+        return await self._beat(beats, renew=True)
+
+    async def look(self, beats: Sequence[Beat]) -> list[Pulse]:
+        """What a heartbeat would learn, without renewing anything; asked only now and then, for a request is dear."""
+        if time.monotonic() - self._asked_at < self._look_interval:
+            return [Pulse.HELD] * len(beats)
+        return await self._beat(beats, renew=False)
+
+    async def time_out(self, beats: Sequence[Beat]) -> None:
+        """Settle attempts as timed out, for a worker that does not say so; what is lost stays lost."""
+        await self._calls.settle([timed_out(beat) for beat in beats])
+
+    def close(self) -> None:
+        """Close the way to the server."""
+        run_inline(self._transport.close())
+
+    async def _beat(self, beats: Sequence[Beat], *, renew: bool) -> list[Pulse]:
+        try:
+            pulses, _ = await self._calls.heartbeat(beats, renew=renew)
+        except WorkerNotFound as error:
+            # The worker registers again when it hears of it itself.
+            raise StoreUnavailable(str(error)) from None
+        self._asked_at = time.monotonic()
+        return pulses

@@ -21,8 +21,7 @@ from fairlead.server.http.url import PathTable, parse_query, path_of
 from fairlead.server.routes import batch, dashboard, events, health, queues, tasks, workers
 from fairlead.server.state import ServerState
 from fairlead.server.worker_protocol import routes as worker_protocol
-from fairlead.wire.endpoint import Anything
-from fairlead.wire.problems import MEDIA_TYPE
+from fairlead.wire.endpoint import MEDIA_TYPE, Anything
 
 ENDPOINTS: Final[tuple[Served[Any, Any], ...]] = Documents(
     (

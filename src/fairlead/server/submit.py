@@ -31,8 +31,8 @@ from fairlead.server.http.bodies import JSON, LARGE, Decoder, is_json
 from fairlead.server.http.problems import Refusal, refusal_for, refusal_of
 from fairlead.server.http.response import SAID, Direct, head_of
 from fairlead.server.state import ServerState
+from fairlead.wire.endpoint import MEDIA_TYPE
 from fairlead.wire.explanations import CauseShown
-from fairlead.wire.problems import MEDIA_TYPE
 from fairlead.wire.tasks import BatchResult, SubmitRequest, TaskCreated, created, submission_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -134,3 +134,30 @@ def named(name: object, missing: FairleadError) -> str:
     if not isinstance(name, str) or not name or not is_unicode(name):
         raise missing
     return name
+
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+Value: TypeAlias = str | int | float | bool | None
+"""A value that is short enough to be repeated."""
+
+
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What went wrong, for programs (`type`, `status`, `field`) and for people (`title`, `detail`, `remedy`)."""
+
+    type: str
+    """Where the kind of problem is explained, relative to the server."""
+    title: str
+    status: int
+    detail: str
+    """What went wrong this time: the thing, its value and the remedy."""
+    field: str | None = None
+    """The field or parameter that is at fault."""
+    value: Value = None
+    """The value at fault, where it is known and short."""
+    remedy: str | None = None
+    """What to do about it."""
+    position: int | None = None
+    """Where in a query the mistake begins, in characters from 0."""
+    pointer: str | None = None
+    """Two lines: the query, and carets under the mistake."""

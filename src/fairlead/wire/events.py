@@ -19,7 +19,7 @@ from fairlead.engine.events.types import (
     TaskData,
     TaskEvent,
 )
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 
 QUEUE_DEPTH: Final = "queue.depth"
 SYSTEM_METRICS: Final = "system.metrics"

@@ -10,7 +10,7 @@ from fairlead.core.explain.explanation import Cause, Explanation, Forecast, Line
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.queues.promotion import Promotion
 from fairlead.core.task import Priority, State
-from fairlead.wire.times import iso, maybe_iso, parse_iso
+from fairlead.wire.text import iso, maybe_iso, parse_iso
 from fairlead.wire.words import ByPriority, PriorityName, StateName
 
 

@@ -24,9 +24,8 @@ from fairlead.core.queues.queue import (
     settings_in,
 )
 from fairlead.core.validation import TEXT_LIMIT, span_of
-from fairlead.wire import retry as retrying
-from fairlead.wire.retry import RetryPolicy, backoff_of
-from fairlead.wire.tasks import Name, PriorityGiven
+from fairlead.wire import tasks as retrying
+from fairlead.wire.tasks import Name, PriorityGiven, RetryPolicy, backoff_of
 from fairlead.wire.words import PriorityName
 
 _YEAR: Final = 366 * 86_400

@@ -28,8 +28,8 @@ from fairlead.core.task import (
 )
 from fairlead.core.tenancy import key_name
 from fairlead.core.transitions import retriable
-from fairlead.wire.retry import RetryPolicy, RetryRule, retry_of, retry_shown
-from fairlead.wire.times import iso, maybe_iso, maybe_parse_iso, parse_iso
+from fairlead.wire.tasks import RetryPolicy, RetryRule, retry_of, retry_shown
+from fairlead.wire.text import iso, maybe_iso, maybe_parse_iso, parse_iso
 from fairlead.wire.words import PriorityName, StateName
 
 

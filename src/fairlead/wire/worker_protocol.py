@@ -8,8 +8,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.tenancy import Role
 from fairlead.wire.aliases import WorkerBody
-from fairlead.wire.endpoint import Empty, Endpoint
-from fairlead.wire.problems import Problem
+from fairlead.wire.endpoint import Empty, Endpoint, Problem
 
 MOST_AT_ONCE: Final = 1_000
 """How many tasks one poll can give, one heartbeat can renew, and one request can settle."""

@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.secret_mask import masked_all, masked_text
-from fairlead.wire.safe_text import one_line
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso, one_line
 from fairlead.worker.context import task_fields
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

@@ -18,7 +18,7 @@ from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import COMPLETED, EXECUTING, Priority, State, Task
 from fairlead.core.transitions import state_before
 from fairlead.engine.events.types import Happening, Occurrence, Watcher, happening_of, worker_of
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 from fairlead.worker.logs import LogHandler, line_of
 
 LOGGER: Final = "fairlead.tasks"

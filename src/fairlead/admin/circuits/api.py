@@ -15,7 +15,7 @@ from fairlead.core.instant import SECOND, Instant
 from fairlead.core.tenancy import Role
 from fairlead.core.validation import span_of
 from fairlead.wire.endpoint import Ask, Empty, Endpoint
-from fairlead.wire.times import iso, maybe_iso, parse_iso
+from fairlead.wire.text import iso, maybe_iso, parse_iso
 from fairlead.wire.words import CircuitStateName
 
 _YEAR: Final = 366 * 86_400

@@ -14,7 +14,7 @@ from fairlead.wire.endpoint import Ask, Empty, Endpoint
 from fairlead.wire.task_endpoints import PageQuery, QueryText, TaskPage
 from fairlead.wire.task_shown import TaskBrief
 from fairlead.wire.tasks import Name, PriorityGiven
-from fairlead.wire.times import iso, parse_iso
+from fairlead.wire.text import iso, parse_iso
 
 
 class TypeShown(Struct, kw_only=True):

@@ -17,7 +17,7 @@ from fairlead.wire.endpoint import Ask, Empty, Endpoint, named
 from fairlead.wire.task_endpoints import QueryText
 from fairlead.wire.task_shown import TaskBrief, task_of
 from fairlead.wire.tasks import Moment, PriorityGiven
-from fairlead.wire.times import instant_of, iso, maybe_iso, parse_iso
+from fairlead.wire.text import instant_of, iso, maybe_iso, parse_iso
 from fairlead.wire.words import PriorityName
 
 ActionWord: TypeAlias = Literal["replay", "discard", "cancel", "prioritize"]

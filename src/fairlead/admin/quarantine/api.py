@@ -13,7 +13,7 @@ from fairlead.core.errors import InvalidTask, NotInQuarantine
 from fairlead.core.health.quarantine import Fault, Quarantined, check_parts
 from fairlead.core.tenancy import Role
 from fairlead.wire.endpoint import Ask, Empty, Endpoint, named
-from fairlead.wire.times import iso, parse_iso
+from fairlead.wire.text import iso, parse_iso
 
 
 class QuarantinedShown(Struct, kw_only=True):

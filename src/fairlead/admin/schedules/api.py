@@ -31,7 +31,6 @@ from fairlead.core.tenancy import Role
 from fairlead.core.validation import check_count, span_of
 from fairlead.engine.runtime.clock import Clock
 from fairlead.wire.endpoint import Ask, Empty, Endpoint
-from fairlead.wire.retry import RetryPolicy, Rules
 from fairlead.wire.task_endpoints import SHOW_TASK
 from fairlead.wire.task_shown import TaskWhole, task_of
 from fairlead.wire.tasks import (
@@ -41,13 +40,15 @@ from fairlead.wire.tasks import (
     Name,
     Names,
     PriorityGiven,
+    RetryPolicy,
+    Rules,
     SubmitRequest,
     TaskCreated,
     Text,
     submission_of,
     template_of,
 )
-from fairlead.wire.times import instant_of, iso, maybe_iso, maybe_parse_iso, parse_iso
+from fairlead.wire.text import instant_of, iso, maybe_iso, maybe_parse_iso, parse_iso
 
 _YEAR: Final = LONGEST // SECOND
 

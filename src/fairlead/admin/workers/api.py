@@ -19,7 +19,7 @@ from fairlead.wire.endpoint import Ask, Empty, Endpoint
 from fairlead.wire.endpoint import named as known
 from fairlead.wire.task_shown import TaskBrief, task_of
 from fairlead.wire.tasks import Name
-from fairlead.wire.times import iso, parse_iso
+from fairlead.wire.text import iso, parse_iso
 from fairlead.wire.words import WorkerStateName
 
 

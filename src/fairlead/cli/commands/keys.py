@@ -12,7 +12,7 @@ from fairlead.cli.output import Cell, Column, write, write_json, write_styled, w
 from fairlead.cli.times import ago, parse
 from fairlead.core.instant import Instant
 from fairlead.engine.runtime.inline import run_inline
-from fairlead.wire.times import maybe_iso
+from fairlead.wire.text import maybe_iso
 
 keys = App(
     name="keys",

@@ -26,7 +26,7 @@ from fairlead.core.query.parser import parse_query
 from fairlead.core.query.query import Query
 from fairlead.core.task import Priority
 from fairlead.engine.runtime.inline import run_inline, sleep_inline
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 
 QueryOption: TypeAlias = Annotated[
     str | None,

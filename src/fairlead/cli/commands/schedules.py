@@ -24,7 +24,7 @@ from fairlead.core.schedule import Missed, Overlap, Schedule, ScheduleEntry
 from fairlead.core.submission import Submission
 from fairlead.engine.runtime.clock import SystemClock
 from fairlead.engine.runtime.inline import run_inline
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 
 schedule = App(
     name="schedule",

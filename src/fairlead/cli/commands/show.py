@@ -28,7 +28,7 @@ from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.search import Found
 from fairlead.storage.values import Filter
 from fairlead.wire.explanations import explanation_shown
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 
 MOST = 10_000
 

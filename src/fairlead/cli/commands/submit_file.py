@@ -29,9 +29,8 @@ from fairlead.core.submission import Submission
 from fairlead.core.validation import check_text
 from fairlead.engine.engine import Submitted
 from fairlead.engine.runtime.inline import run_inline
-from fairlead.wire.retry import RetryPolicy, RetryRule, backoff_of, rules_of
 from fairlead.wire.task_shown import TaskWhole
-from fairlead.wire.tasks import SubmitRequest
+from fairlead.wire.tasks import RetryPolicy, RetryRule, SubmitRequest, backoff_of, rules_of
 
 BATCH: Final = 1_000
 STDIN: Final = "-"

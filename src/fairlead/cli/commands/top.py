@@ -42,7 +42,7 @@ from fairlead.engine.stats import Stats
 from fairlead.engine.worker_records import WorkerRecord
 from fairlead.storage.values import Filter
 from fairlead.wire.task_shown import TaskBrief
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 
 SHOWN: Final = 20
 """How many tasks of each kind are kept."""

@@ -20,7 +20,7 @@ from fairlead.core.explain.explanation import Explanation
 from fairlead.core.identity import TaskId, parse_task_id
 from fairlead.core.task import State, Task
 from fairlead.engine.runtime.inline import run_inline
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -23,7 +23,7 @@ from fairlead.core.validation import span_of
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.worker_records import WorkerRecord, WorkerState
 from fairlead.engine.worker_tasks import LostTask, WorkerReport
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 
 WORKER_STYLES: Final = {"active": "green", "paused": "yellow", "draining": "yellow", "dead": "red"}
 """By the word for how a worker stands."""

@@ -23,8 +23,7 @@ from fairlead.server.docs.schemas import (
 )
 from fairlead.server.endpoint import Served
 from fairlead.server.http.problems import KINDS
-from fairlead.wire.endpoint import Media
-from fairlead.wire.problems import MEDIA_TYPE, Problem
+from fairlead.wire.endpoint import MEDIA_TYPE, Media, Problem
 from fairlead.wire.tasks import BatchAnswer, TaskCreated
 
 JSON: Final = "application/json"

@@ -19,7 +19,7 @@ from fairlead.server.http import request_guard
 from fairlead.server.http.connections import LINGER, NEVER, Peers
 from fairlead.server.http.problems import Refusal
 from fairlead.server.http.response import STATUS_LINES, head_of
-from fairlead.wire.problems import MEDIA_TYPE
+from fairlead.wire.endpoint import MEDIA_TYPE
 
 _PROBLEM: Final = MEDIA_TYPE.encode()
 

@@ -38,7 +38,7 @@ from fairlead.core.errors import (
 from fairlead.core.queues.admission import AdmissionRule
 from fairlead.core.secret_mask import masked_text
 from fairlead.server.http.validation_errors import mistake_in
-from fairlead.wire.problems import Problem, Value
+from fairlead.wire.endpoint import Problem, Value
 from fairlead.wire.tasks import HTTP_NAMES
 
 log = logging.getLogger("fairlead.server")

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, inspect
 
-from fairlead.wire.problems import Value
+from fairlead.wire.endpoint import Value
 
 _AT: Final = re.compile(r" - at `(?:\$|key in `\$)?([^`]*)`+$")
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")

@@ -23,7 +23,7 @@ from fairlead.engine.runtime.telemetry import Logger
 from fairlead.engine.stats import Stats
 from fairlead.server.live.queue_depths import Depths
 from fairlead.server.settings import ServerSettings
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 
 log = Logger("fairlead.dead_letters")
 

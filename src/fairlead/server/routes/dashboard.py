@@ -20,7 +20,7 @@ from fairlead.server.docs.pages import copy_of, sent
 from fairlead.server.endpoint import Answer, Call, EndpointGroup, Served
 from fairlead.server.http.problems import Refusal
 from fairlead.wire.endpoint import Anything, Empty, Media
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 from fairlead.wire.words import RoleName
 
 

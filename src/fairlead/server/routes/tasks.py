@@ -47,7 +47,7 @@ from fairlead.wire.task_endpoints import (
 )
 from fairlead.wire.task_shown import TaskListed, brief, listed, whole
 from fairlead.wire.tasks import SubmitRequest, submission_of
-from fairlead.wire.times import instant_of, iso, maybe_iso
+from fairlead.wire.text import instant_of, iso, maybe_iso
 
 MOST_PARAMETERS = 8 * 1024 * 1024
 """How many bytes of parameters one page tells; a page that would tell more ends early."""

@@ -32,7 +32,7 @@ from fairlead.server.worker_protocol.results import as_claimed, progress, result
 from fairlead.storage.values import Beat, Pulse
 from fairlead.wire import worker_protocol
 from fairlead.wire.endpoint import Empty
-from fairlead.wire.times import iso
+from fairlead.wire.text import iso
 from fairlead.wire.worker_protocol import (
     MOST_AT_ONCE,
     Deregistered,

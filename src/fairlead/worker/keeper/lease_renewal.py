@@ -107,7 +107,7 @@ def open_leases(packed: bytes) -> Leases:
     if brief.remote is None:
         return KeptLeases(brief)
     from fairlead.client.http.transport import Address
-    from fairlead.client.leases import RemoteLeases
+    from fairlead.client.worker_protocol import RemoteLeases
 
     return RemoteLeases(Address(brief.url, brief.remote.key), brief.remote.worker, brief.settings)
 

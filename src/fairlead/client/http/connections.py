@@ -1,15 +1,86 @@
-"""Requests from an event loop, each on a connection that carries no other meanwhile."""
+"""Connections to a server, each carrying one request at a time: from an event loop, and from synchronous code.
+
+Threads share the connections: each takes one for a request and puts it back.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import select
 import socket
+import time
+from collections import deque
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
-from fairlead.client.http.connection_pool import Idle, has_news
 from fairlead.client.http.http1 import Reading, Route
 from fairlead.client.http.transport import CONNECTING, PATIENCE, Address, Broken, Reply, unreachable
+
+_KEPT: Final = 5.0
+"""How many seconds a connection is kept that nobody uses: servers and proxies keep theirs for no less."""
+
+
+class Connection(Protocol):
+    """What can wait for the next request."""
+
+    used: float
+    """When a reply last came, by the monotonic clock."""
+
+    def is_alive(self) -> bool:
+        """Whether the server has, as far as can be seen from here, not hung up."""
+        ...
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class Idle(Generic[C]):
+    """The connections to one server that nobody uses; safe for threads."""
+
+    def __init__(self) -> None:
+        self._connections: deque[C] = deque()
+        self._process = os.getpid()
+
+    def take(self) -> C | None:
+        """The one that was used last and is still good; None if a new one is needed."""
+        if self._process != os.getpid():
+            # A fork shares its parent's sockets; talking on them would mix up both conversations.
+            self._connections, self._process = deque(), os.getpid()
+        with contextlib.suppress(IndexError):
+            while True:
+                connection = self._connections.pop()
+                if time.monotonic() - connection.used < _KEPT and connection.is_alive():
+                    return connection
+                connection.close()
+        return None
+
+    def put(self, connection: C) -> None:
+        """Keep one for a while, and let go of those that were not needed for long."""
+        connection.used = time.monotonic()
+        self._connections.append(connection)
+        with contextlib.suppress(IndexError):
+            while connection.used - self._connections[0].used > _KEPT:
+                self._connections.popleft().close()
+
+    def close(self) -> None:
+        """Let go of all."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._connections.pop().close()
+
+
+def has_news(fileno: int) -> bool:
+    """Whether there is something to read from a socket. Where nothing is due, it is a farewell."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([fileno], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(fileno, select.POLLIN)
+    return bool(poll.poll(0))
+
 
 _AT_ONCE: Final = 100
 """How many requests are under way at once; the others wait for their turn."""
@@ -177,3 +248,86 @@ async def _connected(route: Route) -> _Stream:
         except OSError as error:
             trouble = error
     raise trouble or Broken("its name leads nowhere")
+
+
+_CHUNK: Final = 65_536
+
+
+class Blocking:
+    """A `Transport` whose coroutines never suspend; safe for threads."""
+
+    def __init__(self, address: Address, route: Route) -> None:
+        self.address = address
+        self._route = route
+        self._idle: Idle[_Connection] = Idle()
+        self._closed = False
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
+    ) -> Reply:
+        request = self._route.requests.write(method, path, body, query)
+        try:
+            connection = self._take()
+            try:
+                reply = connection.ask(request, patience)
+            except BaseException:
+                connection.close()
+                raise
+        except (OSError, UnicodeError, Broken) as error:
+            raise unreachable(self.address, error) from None
+        if connection.keeps and not self._closed:
+            self._idle.put(connection)
+        else:
+            connection.close()
+        return reply
+
+    async def close(self) -> None:
+        self._closed = True
+        self._idle.close()
+
+    def _take(self) -> _Connection:
+        if self._closed:
+            raise Broken("this client was closed")
+        return self._idle.take() or _Connection(self._route)
+
+
+class _Connection:
+    """One socket."""
+
+    def __init__(self, route: Route) -> None:
+        self.keeps = True
+        self.used = 0.0
+        self._patience = CONNECTING
+        self._socket = socket.create_connection((route.host, route.port), timeout=CONNECTING)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if route.tls is not None:
+                self._socket = route.tls.wrap_socket(self._socket, server_hostname=route.host)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: bytes, patience: float) -> Reply:
+        """The reply to a request."""
+        if patience != self._patience:
+            self._socket.settimeout(patience)
+            self._patience = patience
+        self._socket.sendall(request)
+        reading = Reading()
+        while (reply := reading.feed(self._socket.recv(_CHUNK))) is None:
+            pass
+        self.keeps = reading.keeps
+        return reply
+
+    def is_alive(self) -> bool:
+        return not has_news(self._socket.fileno())
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.close()

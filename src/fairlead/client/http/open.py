@@ -1,13 +1,19 @@
-"""The way to a server where the environment names a proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY): httpx knows it."""
+"""Opening a way to a server: connections of our own, or httpx where the environment names a proxy."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from fairlead._version import __version__
-from fairlead.client.http.transport import CONNECTING, PATIENCE, Address, Reply, unreachable
+from fairlead.client.http.connections import Blocking, Streaming
+from fairlead.client.http.http1 import route_to
+from fairlead.client.http.transport import CONNECTING, PATIENCE, Address, Reply, Transport, check_address, unreachable
+from fairlead.core import extras
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.secret_mask import masked
 
 if TYPE_CHECKING:
     import httpx
@@ -84,3 +90,22 @@ def _options(address: Address) -> dict[str, Any]:
     if address.key:
         headers["authorization"] = f"Bearer {address.key}"
     return {"base_url": address.url.rstrip("/"), "headers": headers}
+
+
+_KEY: Final = re.compile(r"[!-~]+")
+
+
+def open_transport(address: Address, *, blocking: bool) -> Transport:
+    """A way to the server; with `blocking` its coroutines do their work in the calling thread and never suspend."""
+    check_address(address.url)
+    if address.key and not _KEY.fullmatch(address.key):
+        raise InvalidSettings("the API key has a character in it that no key has, such as a space or the end of a line")
+    try:
+        if is_proxied(address.url):
+            return BlockingProxied(address) if blocking else StreamingProxied(address)
+        route = route_to(address)
+    except ModuleNotFoundError as error:
+        if (told := extras.told(error, f"store URL {masked(address.url)!r}", "client")) is None:
+            raise
+        raise InvalidSettings(told) from None
+    return Blocking(address, route) if blocking else Streaming(address, route)
