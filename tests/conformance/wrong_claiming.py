@@ -25,6 +25,8 @@ class ChoosingStore(WrongStore):
         served = {order.queue for order in claim.queues}
         if claim.limited or any(lane.keyed and lane.queue in served for lane in self._all_lanes()):
             return await super().claim(claim)
+        if any(order.share is not None for order in claim.queues):
+            return await super().claim(claim)
         chosen = await self._choose(claim)
         return [taken for task in chosen if (taken := await self._take(task, claim)) is not None]
 

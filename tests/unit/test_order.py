@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -19,14 +18,18 @@ from fairlead.core.queues.order import (
     Line,
     Policy,
     Promote,
+    QueueTurns,
+    Share,
     Step,
     Strict,
     Table,
     Weighted,
     effective_priority,
+    passed_after,
     rank_after,
     serve,
     service_key,
+    share_of,
     treated_as,
 )
 from fairlead.core.task import Priority, State, Task
@@ -49,7 +52,7 @@ def waiting(priority: Priority, ready_at: Instant, noise: int = 0, queue: str = 
 
 
 def served(tasks: list[Task], policy: Policy, now: Instant = NOW, limit: int = 100) -> list[TaskId]:
-    return [task.id for task in serve(tasks, {"default": policy.tables(limit, never)}, now, limit)]
+    return [task.id for task in serve(tasks, {"default": QueueTurns(policy.tables(limit, never))}, now, limit)]
 
 
 positive = st.integers(0, DAY)
@@ -203,7 +206,7 @@ class TestWeighted:
 
     def test_every_priority_is_served_while_all_have_work(self) -> None:
         tasks = [waiting(priority, NOW, noise=100 * priority + n) for priority in Priority for n in range(50)]
-        tables: dict[str, Sequence[Table]] = {"default": Weighted().tables(100, random.Random(7).random)}
+        tables = {"default": QueueTurns(Weighted().tables(100, random.Random(7).random))}
 
         assert {task.status.priority for task in serve(tasks, tables, NOW, 100)} == set(Priority)
 
@@ -239,16 +242,16 @@ class TestTheReference:
         (high_first,) = Strict().tables(1, never)
         tasks = [waiting(priority, NOW, noise=10 * priority + n) for priority in (CRITICAL, LOW) for n in range(3)]
 
-        order = serve(tasks, {"default": (high_first, low_first)}, NOW, 4)
+        order = serve(tasks, {"default": QueueTurns((high_first, low_first))}, NOW, 4)
 
         assert [task.status.priority for task in order] == [CRITICAL, LOW, CRITICAL, LOW]
 
     def test_each_queue_has_tables_of_its_own(self) -> None:
         promoted = waiting(LOW, NOW - HOUR - SECOND, queue="patient")
         strict = waiting(LOW, NOW - 2 * HOUR, noise=1)
-        tables: dict[str, Sequence[Table]] = {
-            "patient": Promote().tables(1, never),
-            "default": Strict().tables(1, never),
+        tables = {
+            "patient": QueueTurns(Promote().tables(1, never)),
+            "default": QueueTurns(Strict().tables(1, never)),
         }
 
         assert serve([strict, promoted], tables, NOW, 2) == [promoted, strict]
@@ -284,7 +287,82 @@ class TestTheReference:
     def test_it_leaves_the_tasks_as_they_are(self) -> None:
         task = waiting(LOW, NOW)
 
-        assert serve([task], {"default": Strict().tables(1, never)}, NOW, 1) == [replace(task)]
+        assert serve([task], {"default": QueueTurns(Strict().tables(1, never))}, NOW, 1) == [replace(task)]
+
+
+class TestSharing:
+    """The top is shared: neither an old backlog nor a stream of critical tasks has it alone."""
+
+    def turns(self, policy: Promote, passed: int = 0) -> QueueTurns:
+        return QueueTurns(policy.tables(1, never), share_of(policy), passed)
+
+    def words(self, tasks: list[Task], policy: Promote, passed: int, limit: int = 100) -> str:
+        """What is served: the first letters of its priorities, capital where it was promoted."""
+        order = serve(tasks, {"default": self.turns(policy, passed)}, NOW, limit)
+        return "".join(
+            task.status.priority.word[0].upper()
+            if treated_as(table_of(policy), task, NOW) != task.status.priority
+            else task.status.priority.word[0]
+            for task in order
+        )
+
+    def crowd(self, promoted: int, critical: int, others: int = 2) -> list[Task]:
+        old = [waiting(LOW, NOW - 2 * HOUR + n, noise=n) for n in range(promoted)]
+        new = [waiting(CRITICAL, NOW - 50 + n, noise=100 + n) for n in range(critical)]
+        return [*old, *new, *(waiting(HIGH, NOW - n, noise=200 + n) for n in range(others))]
+
+    @pytest.mark.parametrize(
+        ("passed", "order"), [(3, "LcccLcccLhh"), (0, "cccLcccLLhh"), (1, "ccLcccLcLhh"), (2, "cLcccLccLhh")]
+    )
+    def test_of_every_four_turns_one_goes_to_a_promoted_task(self, passed: int, order: str) -> None:
+        assert self.words(self.crowd(3, 6), Promote(), passed) == order
+
+    def test_without_anyone_else_either_has_every_turn(self) -> None:
+        assert self.words(self.crowd(4, 0), Promote(), 0) == "LLLLhh"
+        assert self.words(self.crowd(0, 6), Promote(), 3) == "cccccchh"
+
+    def test_below_the_top_the_longest_wait_is_first(self) -> None:
+        tasks = [waiting(LOW, NOW - 40 * MINUTE, noise=1), waiting(HIGH, NOW - 1, noise=2)]
+
+        assert self.words(tasks, Promote(), 0) == "Lh"
+        assert self.words(tasks, Promote(share="all"), 0) == "hL"
+        assert self.words(tasks, Promote(share="all"), 3) == "Lh"
+
+    @given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 3), st.integers(1, 40))
+    def test_claims_of_one_serve_what_one_claim_would(
+        self, promoted: int, critical: int, passed: int, limit: int
+    ) -> None:
+        tasks = self.crowd(promoted, critical)
+        at_once = serve(tasks, {"default": self.turns(Promote(), passed)}, NOW, limit)
+        one_by_one: list[Task] = []
+        left = tasks
+        for _ in range(min(limit, len(tasks))):
+            turns = self.turns(Promote(), passed)
+            (task,) = serve(left, {"default": turns}, NOW, 1)
+            passed = passed_after(turns, [(task.status.priority, NOW - task.status.ready_at)])
+            left = [other for other in left if other != task]
+            one_by_one.append(task)
+
+        assert one_by_one == at_once
+
+    @given(st.integers(1, 12), st.integers(1, 40), st.sampled_from([2, 3, 4, 7]), st.data())
+    def test_both_promises_hold(self, promoted: int, critical: int, of: int, data: st.DataObject) -> None:
+        passed = data.draw(st.integers(0, of - 1))
+        turns = QueueTurns(Promote().tables(1, never), Share(of=of), passed)
+        order = serve(self.crowd(promoted, critical, others=0), {"default": turns}, NOW, promoted + critical)
+        kinds = [task.status.priority is CRITICAL for task in order]
+
+        for number, at in enumerate((at for at, is_critical in enumerate(kinds) if not is_critical), 1):
+            assert sum(kinds[:at]) <= number * (of - 1)
+        for number, at in enumerate((at for at, is_critical in enumerate(kinds) if is_critical), 1):
+            assert at + 1 - number <= 1 + (number - 1 + passed) // (of - 1)
+
+    def test_strict_and_drawn_orders_share_nothing(self) -> None:
+        assert [share_of(policy) for policy in (Strict(), HeadStart(), Weighted())] == [None] * 3
+
+    def test_a_place_to_share_that_there_is_not_is_refused(self) -> None:
+        with pytest.raises(InvalidSettings, match="neither 'critical' nor 'all'"):
+            Promote(share="high")  # type: ignore[arg-type]
 
 
 class TestTreatedAs:

@@ -14,6 +14,7 @@ from fairlead.core.errors import StoreError
 from fairlead.core.events import HandedBack, Returned
 from fairlead.core.identity import TaskId, WorkerId, registered_token, registration_of
 from fairlead.core.instant import SECOND
+from fairlead.core.queues.order import passed_after, share_of
 from fairlead.core.task import Task
 from fairlead.engine.changes import TaskChanges, changed
 from fairlead.engine.events.types import Happening, tell_foreign
@@ -56,6 +57,8 @@ class Claims:
         self._breakers = task_changes.breakers
         self._chance = chance
         self._ids = ids
+        self._passed: dict[str, int] = {}
+        """By queue, how often others were served since a promoted task was."""
         self._reported: set[TaskId] = set()
         """The tasks of other tenants that the log has told of."""
 
@@ -72,6 +75,7 @@ class Claims:
             return []
         take = self._take if wish.tenant is None else functools.partial(self._take_own, wish.tenant)
         tasks = await take(claim)
+        self._count_turns(claim, tasks)
         self._task_changes.tell_started(tasks, claim)
         await self._task_changes.finish()
         return tasks
@@ -144,6 +148,7 @@ class Claims:
             if claim.queues and wish.tenant is None and not claim.limited and not self._breakers.withheld:
                 tasks = await self._store.wait_and_claim(claim, min(timeout, self._queue_cache.fresh_for / SECOND))
                 if tasks:
+                    self._count_turns(claim, tasks)
                     # What this tells is published with the next operation's: cancelled here, it would lose the tasks.
                     self._task_changes.tell_started(tasks, claim)
                 return tasks
@@ -163,11 +168,7 @@ class Claims:
         queues = () if wish.worker in queue_cache.paused_workers else wish.queues
         return Claim(
             queues=tuple(
-                QueueOrder(
-                    queue,
-                    queue_cache.settings_of(queue).order.tables(wish.limit, self._chance.random),
-                    queue_cache.limits.get(queue),
-                )
+                self._order_of(queue, wish.limit)
                 for queue in queues
                 if queue not in queue_cache.paused
                 and (wish.tenant is None or queue_cache.tenants.get(queue) == wish.tenant)
@@ -182,3 +183,24 @@ class Claims:
             types=None if wish.types is None else frozenset(wish.types),
             excluded_types=queue_cache.excluded_types,
         )
+
+    def _order_of(self, queue: str, limit: int) -> QueueOrder:
+        policy = self._queue_cache.settings_of(queue).order
+        share = share_of(policy)
+        return QueueOrder(
+            queue,
+            policy.tables(limit, self._chance.random),
+            self._queue_cache.limits.get(queue),
+            share,
+            # The first promoted task that is met is served: it may have waited for a turn at others.
+            0 if share is None else self._passed.get(queue, share.due),
+        )
+
+    def _count_turns(self, claim: Claim, tasks: Sequence[Task]) -> None:
+        """Remember whose turn it is next: over claims, since most claims of a worker that is nearly full are of one."""
+        for order in claim.queues:
+            if order.share is None:
+                continue
+            served = [task.status for task in tasks if task.spec.queue == order.queue]
+            waits = [(status.priority, (status.started_at or status.ready_at) - status.ready_at) for status in served]
+            self._passed[order.queue] = passed_after(order.turns, waits)

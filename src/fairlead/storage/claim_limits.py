@@ -12,9 +12,8 @@ from typing import Final, Protocol
 
 from fairlead.core.instant import Instant
 from fairlead.core.queues.limits import NO_LIMITS, Limit, Limits, Meter
-from fairlead.core.queues.order import ServiceKey, service_key
 from fairlead.core.task import Lane
-from fairlead.storage.lane_merge import Head
+from fairlead.storage.lane_merge import Head, Standing, Turns
 from fairlead.storage.values import Claim
 
 QUEUE_NAME: Final = "q"
@@ -149,17 +148,11 @@ def limits_of(claim: Claim) -> dict[str, Limits]:
 
 def merge_limited(claim: Claim, fronts: Iterable[Front], gate: LimitGate) -> list[Head]:
     """The heads a claim takes, best first. Each front is told what became of its head."""
-    tables = {order.queue: order.tables for order in claim.queues}
+    turns = Turns(claim)
     left = [front for front in fronts if front.head is not None]
     taken: list[Head] = []
     while left and len(taken) < claim.limit:
-
-        def key(front: Front, turn: int = len(taken)) -> ServiceKey:
-            lane, (ready_at, task_id, *_) = front.lane, front.head or ()
-            choices = tables[lane.queue]
-            return service_key(choices[turn % len(choices)], lane.priority, ready_at, task_id, claim.at)
-
-        best = min(left, key=key)
+        best = turns.best(left, len(taken), _standing)
         head = best.head
         if head is None or gate.shut(best.lane):
             left.remove(best)
@@ -168,8 +161,14 @@ def merge_limited(claim: Claim, fronts: Iterable[Front], gate: LimitGate) -> lis
             best.close(until)
         else:
             gate.start(best.lane, best.key)
+            turns.served(_standing(best))
             taken.append(head)
             best.take()
         if best.head is None:
             left.remove(best)
     return taken
+
+
+def _standing(front: Front) -> Standing:
+    lane, (ready_at, task_id, *_) = front.lane, front.head or ()
+    return lane.queue, lane.priority, ready_at, task_id

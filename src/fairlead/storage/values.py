@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.queues.limits import Limits
-from fairlead.core.queues.order import Table
+from fairlead.core.queues.order import QueueTurns, Share, Table
 from fairlead.core.queues.promotion import Place
 from fairlead.core.task import Lane, Priority, Progress, State, Status, Task
 from fairlead.core.validation import check_text
@@ -65,6 +65,15 @@ class QueueOrder(Struct, frozen=True):
     tables: tuple[Table, ...]
     limits: Limits | None = None
     """None when nothing is limited but what concurrency keys keep apart."""
+    share: Share | None = None
+    """How promoted tasks and others take turns; None if they do not."""
+    passed: int = 0
+    """How often others were served since a promoted task was, as far as whoever claims knows."""
+
+    @property
+    def turns(self) -> QueueTurns:
+        """What the order of service goes by."""
+        return QueueTurns(self.tables, self.share, self.passed)
 
 
 class Claim(Struct, frozen=True, kw_only=True):

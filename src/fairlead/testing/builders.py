@@ -16,7 +16,7 @@ from fairlead.core.identity import NOISE_BYTES, LeaseToken, TaskId, WorkerId, sl
 from fairlead.core.instant import DAY, MINUTE, SECOND, Instant, Span
 from fairlead.core.lifecycle import decide
 from fairlead.core.queues.limits import Limits
-from fairlead.core.queues.order import Policy, Strict
+from fairlead.core.queues.order import Policy, Strict, share_of
 from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.settings import Rules
 from fairlead.core.task import After, Failure, OnFailure, Priority, Progress, Reason, Spec, State, Status, Task
@@ -194,11 +194,13 @@ def a_claim(
     excluded_types: Collection[str] = (),
     policy: Policy | None = None,
     limits: Limits | None = None,
+    passed: int = 0,
 ) -> Claim:
     """A worker's wish for tasks of the default queue, in strict order, unless told otherwise."""
-    tables = (policy or Strict()).tables(limit, lambda: 0.0)
+    order = policy or Strict()
+    tables, share = order.tables(limit, lambda: 0.0), share_of(order)
     return Claim(
-        queues=tuple(QueueOrder(queue, tables, limits) for queue in queues or ("default",)),
+        queues=tuple(QueueOrder(queue, tables, limits, share, passed) for queue in queues or ("default",)),
         worker=worker,
         token=a_token() if token is None else token,
         now=now,

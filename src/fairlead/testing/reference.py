@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.queues.limits import NO_LIMITS, Limit, after_start, opens_at
-from fairlead.core.queues.order import Table, serve
+from fairlead.core.queues.order import passed_after, serve
 from fairlead.core.task import Lane, State, Task
 from fairlead.storage.values import Claim, Filter, Stretch, Tally
 
@@ -54,11 +54,11 @@ def expected_count(tasks: Iterable[Task], stretch: Stretch) -> int:
 
 def expected_claim(tasks: Sequence[Task], claim: Claim, dues: dict[tuple[str, str], Instant]) -> list[Task]:
     """The tasks a claim must take of all these; `dues` says when starts are due, by queue and name, and is moved on."""
-    tables = {order.queue: order.tables for order in claim.queues}
+    queues = {order.queue: order.turns for order in claim.queues}
     limits = {order.queue: order.limits or NO_LIMITS for order in claim.queues}
     executing = [task for task in tasks if task.state is State.EXECUTING]
     waiting = [
-        task for task in tasks if task.state is State.QUEUED and task.spec.queue in tables and claim.admits(task.lane)
+        task for task in tasks if task.state is State.QUEUED and task.spec.queue in queues and claim.admits(task.lane)
     ]
 
     def limited_by(task: Task) -> list[tuple[str, Limit, list[Task]]]:
@@ -84,10 +84,13 @@ def expected_claim(tasks: Sequence[Task], claim: Claim, dues: dict[tuple[str, st
 
     taken: list[Task] = []
     while len(taken) < claim.limit and (free := [task for task in waiting if not blocked(task)]):
-        turned: dict[str, Sequence[Table]] = {
-            queue: [choices[len(taken) % len(choices)]] for queue, choices in tables.items()
+        turned = {
+            queue: replace(turns, tables=[turns.tables[len(taken) % len(turns.tables)]])
+            for queue, turns in queues.items()
         }
         (best,) = serve(free, turned, claim.at, 1)
+        queue, wait = best.spec.queue, claim.at - best.status.ready_at
+        queues[queue] = replace(queues[queue], passed=passed_after(queues[queue], [(best.status.priority, wait)]))
         for name, limit, _ in limited_by(best):
             if limit.pace is not None:
                 dues[best.spec.queue, name] = after_start(limit.pace, dues.get((best.spec.queue, name)), claim.at)

@@ -33,7 +33,7 @@ from fairlead.core.events import (
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, SECOND, Instant, Span
 from fairlead.core.queues.limits import Limit, Limits, Rate
-from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Table, Weighted
+from fairlead.core.queues.order import HeadStart, Policy, Promote, Share, Strict, Table, Weighted
 from fairlead.core.task import ENDED, Failure, Priority, State, Task
 from fairlead.core.transitions import TRANSITIONS
 from fairlead.storage.values import Claim, Filter, QueueOrder
@@ -117,11 +117,24 @@ def lines(draw: DrawFn) -> ClaimCase:
 _paces: Final = st.none() | st.sampled_from([Rate(1, SECOND).pace, Rate(2, SECOND).pace, Rate(60, SECOND).pace])
 _limits: Final = st.builds(Limit, running=st.none() | st.integers(1, 3), pace=_paces)
 
+_shares: Final = st.none() | st.builds(Share, of=st.integers(2, 5), everywhere=st.booleans())
+
 no_limits: Final[SearchStrategy[Limits | None]] = st.none()
 some_limits: Final[SearchStrategy[Limits | None]] = (
     st.none() | st.none() | st.builds(Limits, queue=_limits, types=st.dictionaries(types, _limits), key=_limits)
 )
 """The limits of a queue, or none."""
+
+
+@st.composite
+def _queue_orders(
+    draw: DrawFn, queue: str, orders: SearchStrategy[tuple[Table, ...]], limits: SearchStrategy[Limits | None]
+) -> QueueOrder:
+    """One queue of a claim; where one table serves all turns, promoted tasks may share places with others."""
+    drawn = draw(orders)
+    share = draw(_shares) if len(drawn) == 1 else None
+    passed = 0 if share is None else draw(st.integers(0, share.due))
+    return QueueOrder(queue, drawn, draw(limits), share, passed)
 
 
 @st.composite
@@ -135,7 +148,7 @@ def claims(
     """Claims for up to so many tasks: wide ones as often as narrow ones."""
     served = draw(st.just(QUEUES) | st.lists(queues, min_size=1, unique=True))
     return Claim(
-        queues=tuple(QueueOrder(queue, draw(orders), draw(limits)) for queue in served),
+        queues=tuple(draw(_queue_orders(queue, orders, limits)) for queue in served),
         worker=draw(st.sampled_from(WORKERS)),
         token=a_token(),
         now=now,

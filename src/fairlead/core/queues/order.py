@@ -6,15 +6,17 @@ one with the least
 
     (rank after the wait, ready_at - head start, id)
 
-Ranks never worsen with age and lanes are first in, first out, so the head of a lane is always the best of its lane.
+but where promoted tasks and others want the same place, they take turns (`Share`). Ranks never worsen with age and
+lanes are first in, first out, so the head of a lane is always the best of its lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
@@ -90,31 +92,131 @@ def treated_as(table: Table, task: Task, now: Instant) -> Priority:
     return effective_priority(table, status.priority, until - status.ready_at)
 
 
-def serve(tasks: Iterable[Task], tables: dict[str, Sequence[Table]], now: Instant, limit: int) -> list[Task]:
-    """The tasks a claim must take, best first, where `tables` gives each queue's tables.
+class Share(Struct, frozen=True, array_like=True):
+    """How tasks that were promoted and those of the rank they have come to take turns.
+
+    Without it a backlog that has come to the top is in front of every new critical task. Of every `of` turns that both
+    want, one goes to the promoted task that has waited longest, and the others to what has its rank by its priority;
+    when either has nothing, the other takes its turns.
+    """
+
+    of: int = 4
+    everywhere: bool = False
+    """At every rank; otherwise at the best one only, and below it by the rank after the wait."""
+
+    @property
+    def due(self) -> int:
+        """How many turns in a row the others have when it is a promoted task's turn."""
+        return self.of - 1
+
+    def after(self, passed: int, *, promoted: bool) -> int:
+        """How often others were served since a promoted task was, once one more task is served."""
+        return 0 if promoted else min(passed + 1, self.due)
+
+
+class QueueTurns(Struct, frozen=True):
+    """How a queue's tasks are served: what the reference needs to know of a claim."""
+
+    tables: Sequence[Table]
+    share: Share | None = None
+    passed: int = 0
+    """How often others were served since a promoted task was."""
+
+
+Candidate: TypeAlias = tuple[Priority, ServiceKey]
+"""The best waiting task of a priority."""
+
+
+def next_by_turns(table: Table, share: Share, passed: int, heads: Sequence[Candidate]) -> tuple[int, ServiceKey]:
+    """Which of the best tasks of a queue's priorities is served next, and the key it is compared with other queues by.
+
+    A claim finds this once for each task, so there is one head for each priority that has waiting tasks.
+    """
+    best = min(range(len(heads)), key=lambda at: heads[at][1])
+    rank = heads[best][1][0]
+    if share.everywhere:
+        own_keys = [(table[priority].rank, mark, task) for priority, (_, mark, task) in heads]
+        own = min(range(len(heads)), key=own_keys.__getitem__)
+        promoted = [at for at, (priority, key) in enumerate(heads) if key[0] < table[priority].rank]
+        oldest = min(promoted, key=lambda at: heads[at][1], default=None)
+        if oldest is not None and heads[oldest][1][0] <= own_keys[own][0] and passed >= share.due:
+            return oldest, heads[oldest][1]
+        return own, own_keys[own]
+    if rank == top_rank(table):
+        contenders = [at for at, (_, key) in enumerate(heads) if key[0] == rank]
+        turn = [at for at in contenders if (table[heads[at][0]].rank > rank) == (passed >= share.due)]
+        best = min(turn or contenders, key=lambda at: heads[at][1])
+    return best, heads[best][1]
+
+
+def passed_after(turns: QueueTurns, served: Iterable[tuple[Priority, Span]]) -> int:
+    """How often others were served since a promoted task was, once tasks of these priorities and waits are served.
+
+    It follows from the tasks alone, best first, so a store need not tell.
+    """
+    share, passed = turns.share, turns.passed
+    if share is None:
+        return passed
+    table = turns.tables[0]
+    top = top_rank(table)
+    for priority, waited in served:
+        rank = rank_after(table[priority], waited)
+        if rank != top and not share.everywhere:
+            break  # What comes behind is not at the top either.
+        passed = share.after(passed, promoted=rank < table[priority].rank)
+    return passed
+
+
+def top_rank(table: Table) -> int:
+    """The best rank that a task can have by its priority."""
+    return min(line.rank for line in table)
+
+
+def serve(tasks: Iterable[Task], queues: Mapping[str, QueueTurns], now: Instant, limit: int) -> list[Task]:
+    """The tasks a claim must take, best first.
 
     The reference that every store is held to: slow and obvious. The k-th task is chosen by table k of its queue, and
     round again when a queue has fewer tables than that.
     """
     waiting = list(tasks)
+    passed = {queue: turns.passed for queue, turns in queues.items()}
     served: list[Task] = []
     while waiting and len(served) < limit:
-
-        def key(task: Task, turn: int = len(served)) -> ServiceKey:
-            queue_tables = tables[task.spec.queue]
-            table = queue_tables[turn % len(queue_tables)]
-            return service_key(table, task.status.priority, task.status.ready_at, task.id, now)
-
-        best = min(waiting, key=key)
+        offered: list[tuple[ServiceKey, Task]] = []
+        for queue, turns in queues.items():
+            table = turns.tables[len(served) % len(turns.tables)]
+            heads = _heads([task for task in waiting if task.spec.queue == queue], table, now)
+            if not heads:
+                continue
+            candidates = [(task.status.priority, key) for key, task in heads]
+            if turns.share is None:
+                at, key = min(enumerate(key for key, _ in heads), key=lambda each: each[1])
+            else:
+                at, key = next_by_turns(table, turns.share, passed[queue], candidates)
+            offered.append((key, heads[at][1]))
+        _, best = min(offered, key=lambda each: each[0])
+        turns, status = queues[best.spec.queue], best.status
+        now_passed = replace(turns, passed=passed[best.spec.queue])
+        passed[best.spec.queue] = passed_after(now_passed, [(status.priority, now - status.ready_at)])
         waiting.remove(best)
         served.append(best)
     return served
+
+
+def _heads(waiting: Sequence[Task], table: Table, now: Instant) -> list[tuple[ServiceKey, Task]]:
+    """The best waiting task of each priority."""
+    keyed = [(service_key(table, task.status.priority, task.status.ready_at, task.id, now), task) for task in waiting]
+    priorities = {task.status.priority for task in waiting}
+    return [min(each for each in keyed if each[1].status.priority == priority) for priority in sorted(priorities)]
 
 
 class Draw(Protocol):
     """A source of luck: the next number from 0.0 up to but not including 1.0."""
 
     def __call__(self) -> float: ...
+
+
+SharedAt: TypeAlias = Literal["critical", "all"]
 
 
 class Promote(Struct, frozen=True, kw_only=True, tag_field="policy", tag="promote"):
@@ -126,9 +228,14 @@ class Promote(Struct, frozen=True, kw_only=True, tag_field="policy", tag="promot
     """How long a task treated as medium waits before it is treated as high."""
     high: Span = 30 * MINUTE
     """How long a task treated as high waits before it is treated as critical."""
+    share: SharedAt = "critical"
+    """Where promoted tasks and others take turns."""
 
     def __post_init__(self) -> None:
-        _check_spans(self)
+        for name in ("low", "medium", "high"):
+            check_span(f"Promote {name}", getattr(self, name), 0, LONGEST, bad_setting)
+        if self.share not in ("critical", "all"):
+            raise InvalidSettings(f"Promote share {shown(self.share)} is neither 'critical' nor 'all'")
 
     def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
         del limit, draw
@@ -151,7 +258,7 @@ class Promote(Struct, frozen=True, kw_only=True, tag_field="policy", tag="promot
         return ((critical, high, medium, low),)
 
     def bound(self, priority: Priority) -> Span:
-        """After this wait nothing queued later can pass a task of this priority."""
+        """After this wait a task of this priority has its turns among the most urgent."""
         return sum((self.high, self.medium, self.low)[:priority])
 
 
@@ -231,6 +338,11 @@ def _draw_by_weight(weights: dict[Priority, int], luck: float) -> Priority:
 
 
 Policy: TypeAlias = Promote | Strict | HeadStart | Weighted
+
+
+def share_of(policy: Policy) -> Share | None:
+    """How promoted tasks and others take turns; None where none is promoted."""
+    return Share(everywhere=policy.share == "all") if isinstance(policy, Promote) else None
 
 
 def check_policy(name: str, value: object) -> Policy:

@@ -18,7 +18,7 @@ from fairlead.core.instant import DAY, HOUR, SECOND, Instant
 from fairlead.core.queues.limits import NO_LIMITS, Limit, Limits, Rate
 from fairlead.core.task import Priority, State, Task
 from fairlead.storage.protocol import Store
-from fairlead.storage.values import Added, Filter, Full, KeyHeld, Known, QueueOrder, Usage, Used
+from fairlead.storage.values import Added, Filter, Full, KeyHeld, Known, Usage, Used
 from fairlead.testing.builders import (
     LEASE,
     NOW,
@@ -260,9 +260,7 @@ class RateLimitClauses:
             await add(store, *tasks)
             dues: dict[tuple[str, str], Instant] = {}
             for claim in line.claims:
-                queues = tuple(
-                    QueueOrder(f"{order.queue}.{number}", order.tables, order.limits) for order in claim.queues
-                )
+                queues = tuple(replace(order, queue=f"{order.queue}.{number}") for order in claim.queues)
                 asked = replace(claim, queues=queues, token=a_token())
                 taken = await store.claim(asked)
                 assert ids(taken) == ids(expected_claim(tasks, asked, dues))

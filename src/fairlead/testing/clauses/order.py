@@ -13,22 +13,22 @@ from msgspec.structs import replace
 from fairlead.core.events import CancelAsked, Failed, HandedBack, Prioritized, Replayed
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LATEST, MINUTE, SECOND
-from fairlead.core.queues.order import HeadStart, Promote, Strict, Table, Weighted, serve
+from fairlead.core.queues.order import HeadStart, Promote, Strict, Weighted, serve
 from fairlead.core.queues.promotion import BEFORE_ALL, Place
 from fairlead.core.task import Lane, Priority, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Claim, QueueOrder, Stretch
 from fairlead.testing.builders import NOW, a_claim, a_decision, a_failure, a_task, a_token, an_id, some_tasks
 from fairlead.testing.reference import expected_count
-from fairlead.testing.steps import add, apply_one, claim_one, ids, read, settle
+from fairlead.testing.steps import add, apply_one, ids, read, settle
 from fairlead.testing.strategies import STEADY, ClaimCase, for_examples, lines
 
 
 def expected(tasks: list[Task], claim: Claim) -> list[TaskId]:
     """What the reference would take."""
-    tables: dict[str, Sequence[Table]] = {order.queue: order.tables for order in claim.queues}
-    admitted = [task for task in tasks if task.spec.queue in tables and claim.admits(task.lane)]
-    return ids(serve(admitted, tables, claim.at, claim.limit))
+    queues = {order.queue: order.turns for order in claim.queues}
+    admitted = [task for task in tasks if task.spec.queue in queues and claim.admits(task.lane)]
+    return ids(serve(admitted, queues, claim.at, claim.limit))
 
 
 class OrderClauses:
@@ -43,7 +43,7 @@ class OrderClauses:
         async def check(line: ClaimCase) -> None:
             number = next(rounds)
             tasks = [_moved(task, number) for task in line.tasks]
-            queues = tuple(QueueOrder(f"{order.queue}.{number}", order.tables) for order in line.claim.queues)
+            queues = tuple(replace(order, queue=f"{order.queue}.{number}") for order in line.claim.queues)
             claim = replace(line.claim, queues=queues, token=a_token())
             await add(store, *tasks)
             first = ids(await store.claim(claim))
@@ -93,13 +93,63 @@ class OrderClauses:
         served = [at[2], critical, before[2], at[1], high, before[1], at[0], medium, before[0], low]
         assert ids(await store.claim(a_claim(limit=20, policy=policy))) == ids(served)
 
-    async def test_nothing_queued_later_passes_a_task_that_counts_as_critical(self, store: Store) -> None:
-        """C2: the bound that the promote policy states."""
+    async def test_promoted_and_critical_tasks_take_turns(self, store: Store) -> None:
+        """C2: one of four goes to the promoted task that has waited longest, whatever lanes they are in."""
         policy = Promote()
-        old = a_task(priority=Priority.LOW, ready_at=NOW - policy.bound(Priority.LOW))
-        newer = [a_task(priority=Priority.CRITICAL, ready_at=old.status.ready_at + 1) for _ in range(5)]
-        await add(store, *newer, old)
-        assert (await claim_one(store, a_claim(policy=policy))).id == old.id
+        bound = policy.bound(Priority.LOW)
+        old = [
+            a_task(priority=priority, ready_at=NOW - bound - 10 + wait, type=f"old-{wait}")
+            for wait, priority in enumerate((Priority.LOW, Priority.MEDIUM, Priority.HIGH, Priority.LOW))
+        ]
+        new = [a_task(priority=Priority.CRITICAL, ready_at=NOW - 9 + age, type=f"new-{age % 3}") for age in range(9)]
+        await add(store, *old, *new)
+        first = ids(await store.claim(a_claim(limit=6, policy=policy, passed=3)))
+        assert first == ids([old[0], *new[:3], old[1], new[3]])
+        rest = ids(await store.claim(a_claim(limit=20, policy=policy, passed=1)))
+        assert rest == ids([*new[4:6], old[2], *new[6:9], old[3]])
+
+    async def test_whoever_is_alone_at_the_top_has_every_turn(self, store: Store) -> None:
+        """C2: a turn that nobody wants goes to the others."""
+        policy = Promote()
+        old = [a_task(priority=Priority.LOW, ready_at=NOW - policy.bound(Priority.LOW) - age) for age in (3, 2, 1)]
+        high = a_task(priority=Priority.HIGH)
+        await add(store, high, *old)
+        assert ids(await store.claim(a_claim(limit=9, policy=policy, passed=0))) == ids([*old, high])
+        critical = [a_task(priority=Priority.CRITICAL, type=f"{number}") for number in range(5)]
+        await add(store, *critical)
+        assert ids(await store.claim(a_claim(limit=9, policy=policy, passed=3))) == ids(critical)
+
+    async def test_turns_can_be_taken_at_every_priority(self, store: Store) -> None:
+        """C2: then a task that was promoted to high shares the place of high ones, too."""
+        policy = Promote(low=10, medium=20, high=30, share="all")
+        old = [a_task(priority=Priority.LOW, ready_at=NOW - 35 + age) for age in range(2)]
+        high = [a_task(priority=Priority.HIGH, ready_at=NOW - 5 + age) for age in range(4)]
+        low = a_task(priority=Priority.LOW)
+        await add(store, low, *high, *old)
+        claim = a_claim(limit=9, policy=policy, passed=1)
+        assert ids(await store.claim(claim)) == ids([*high[:2], old[0], *high[2:], old[1], low])
+
+    async def test_each_queue_shares_its_own_top(self, store: Store) -> None:
+        """C2: and what each has next is compared with the others'."""
+        policy = Promote()
+        tasks = [
+            a_task(queue=queue, priority=priority, ready_at=NOW - wait - 10 * (queue == "b"))
+            for queue in ("a", "b")
+            for wait, priority in enumerate([Priority.CRITICAL] * 5)
+        ]
+        tasks += [
+            a_task(queue=queue, priority=Priority.LOW, ready_at=NOW - policy.bound(Priority.LOW) - wait)
+            for queue in ("a", "b")
+            for wait in range(3)
+        ]
+        await add(store, *tasks)
+        claim = a_claim("a", "b", limit=7, policy=policy, passed=2)
+        first = ids(await store.claim(claim))
+        assert first == expected(tasks, claim)
+        rest = [task for task in tasks if task.id not in first]
+        assert ids(await store.claim(replace(claim, limit=20, token=a_token()))) == expected(
+            rest, replace(claim, limit=20)
+        )
 
     async def test_a_head_start_makes_one_line_of_all_priorities(self, store: Store) -> None:
         """C2: by ready_at less the head start."""
