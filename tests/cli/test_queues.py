@@ -47,7 +47,9 @@ def test_a_queue_is_changed_and_shown(folder: Folder) -> None:
         "queues", "set", "emails", "--bound", "1000", "--order", "promote:low=60", "--priority", "low",
         "--timeout", "30", "--max-retries", "0", "--max-crashes", "1",
     ).out  # fmt: skip
-    assert said.startswith("queue emails has bound 1,000, order promote:low=60,medium=1200,high=1800, priority low")
+    assert said.startswith(
+        "queue emails has bound 1,000, order promote:low=60,medium=1200,high=1800,share=critical, priority low"
+    )
     assert run_inline(folder.engine().queues.get("emails")) == QueueSettings(
         bound=1000, order=Promote(low=MINUTE), priority=Priority.LOW, timeout=30 * SECOND, max_retries=0, max_crashes=1
     )
@@ -173,6 +175,7 @@ def test_a_lost_worker_is_shown_with_what_became_of_its_tasks(folder: Folder) ->
         ("strict", Strict()),
         ("promote", Promote()),
         ("promote:low=60,medium=0.5", Promote(low=MINUTE, medium=SECOND // 2)),
+        ("promote:share=all", Promote(share="all")),
         ("head-start:critical=10", HeadStart(critical=10 * SECOND)),
         ("weighted:low=3", Weighted(low=3)),
     ],
@@ -182,7 +185,9 @@ def test_an_order_reads_as_it_is_written(text: str, policy: Policy) -> None:
     assert parse_order(describe(policy)) == policy
 
 
-@pytest.mark.parametrize("text", ["", "fifo", "strict:low=1", "promote:low", "promote:low=x", "weighted:low=0.5"])
+@pytest.mark.parametrize(
+    "text", ["", "fifo", "strict:low=1", "promote:low", "promote:low=x", "promote:share=high", "weighted:low=0.5"]
+)
 def test_an_order_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(InvalidSettings):
         parse_order(text)

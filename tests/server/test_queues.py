@@ -97,13 +97,13 @@ async def test_a_paused_task_type_is_listed_and_left_out(service: Service) -> No
 
 
 async def test_a_queue_is_changed_field_by_field_and_null_goes_back(service: Service) -> None:
-    order = {"policy": "promote", "low_seconds": 1.0, "medium_seconds": 2.0, "high_seconds": 3.0}
+    order = {"policy": "promote", "low_seconds": 1.0, "medium_seconds": 2.0, "high_seconds": 3.0, "share": "all"}
     body = {"bound": 2, "order": order, "priority": "low", "timeout_seconds": 1.5, "max_retries": 7}
     changed = await patch(service, body)
     assert changed["settings"] == {**NOTHING, **body}
     assert await service.engine.queues.get("default") == QueueSettings(
         bound=2,
-        order=Promote(low=SECOND, medium=2 * SECOND, high=3 * SECOND),
+        order=Promote(low=SECOND, medium=2 * SECOND, high=3 * SECOND, share="all"),
         priority=Priority.LOW,
         timeout=1_500_000,
         max_retries=7,

@@ -546,6 +546,8 @@ export interface PromoteOrder {
   medium_seconds?: number;
   /** How long a task treated as high waits before it is treated as critical. */
   high_seconds?: number;
+  /** Where promoted tasks and others take turns, one of four: among critical tasks, or at all priorities. */
+  share?: "all" | "critical";
 }
 
 /** A task is treated as another priority from a moment on. */

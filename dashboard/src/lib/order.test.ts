@@ -7,7 +7,9 @@ it("every order of service has words", () => {
     low_seconds: 600,
     medium_seconds: 1200,
     high_seconds: 1800,
+    share: "critical",
   });
+  expect(promote[4]).toContain("Among critical tasks");
   expect(promote[1]).toBe("A low task is treated as medium after 10 min.");
   expect(orderInWords({ policy: "strict" }).join(" ")).toContain("Tasks are never promoted");
   const start = {

@@ -13,7 +13,10 @@ export function orderInWords(shown: Order): string[] {
         "The most urgent first, and within a priority the one that has waited longest.",
         `A low task is treated as medium after ${seconds(order.low_seconds)}.`,
         `After ${seconds(order.medium_seconds)} more it is treated as high.`,
-        `After ${seconds(order.high_seconds)} more it is treated as critical: from then on, no task queued later can overtake it.`,
+        `After ${seconds(order.high_seconds)} more it is treated as critical.`,
+        order.share === "all"
+          ? "Promoted tasks take turns with those of the priority they have come to: one start of four is theirs."
+          : "Among critical tasks, promoted ones take turns with the others: one start of four is theirs.",
       ];
     case "strict":
       return [

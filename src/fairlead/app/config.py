@@ -167,6 +167,7 @@ class Configuration(Keys, frozen=True, kw_only=True):
                     low=span(self.order_promote_low_seconds),
                     medium=span(self.order_promote_medium_seconds),
                     high=span(self.order_promote_high_seconds),
+                    share=self.order_promote_share,
                 )
             case "strict":
                 return Strict()

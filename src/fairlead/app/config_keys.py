@@ -45,6 +45,7 @@ Bytes: TypeAlias = Annotated[int, Meta(ge=2, le=_MOST), Remedy("a whole number o
 Policy: TypeAlias = Annotated[
     Literal["promote", "strict", "head_start", "weighted"], Remedy("promote, strict, head_start or weighted")
 ]
+SharedAt: TypeAlias = Annotated[Literal["critical", "all"], Remedy("critical or all")]
 Format: TypeAlias = Annotated[Literal["auto", "text", "json"], Remedy("auto, text or json")]
 Level: TypeAlias = Annotated[Literal["debug", "info", "warning", "error"], Remedy("debug, info, warning or error")]
 
@@ -174,6 +175,9 @@ class Keys(Struct, frozen=True, kw_only=True):
     order_promote_low_seconds: Annotated[Seconds, "promote: wait before low is treated as medium"] = 600.0
     order_promote_medium_seconds: Annotated[Seconds, "promote: further wait before medium is treated as high"] = 1200.0
     order_promote_high_seconds: Annotated[Seconds, "promote: further wait before high is treated as critical"] = 1800.0
+    order_promote_share: Annotated[
+        SharedAt, "promote: where promoted tasks and others take turns, one of four: critical, or at all priorities"
+    ] = "critical"
     order_head_start_critical_seconds: Annotated[
         Seconds, "head_start: how much earlier a critical task counts as submitted"
     ] = 3600.0

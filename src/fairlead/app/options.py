@@ -123,7 +123,14 @@ class Promote(order.Promote, metaclass=InSeconds, frozen=True, spans=("low", "me
 
     if TYPE_CHECKING:
 
-        def __init__(self, *, low: Duration = 600.0, medium: Duration = 1200.0, high: Duration = 1800.0) -> None: ...
+        def __init__(
+            self,
+            *,
+            low: Duration = 600.0,
+            medium: Duration = 1200.0,
+            high: Duration = 1800.0,
+            share: order.SharedAt = "critical",
+        ) -> None: ...
 
 
 class HeadStart(order.HeadStart, metaclass=InSeconds, frozen=True, spans=("critical", "high", "medium", "low")):

@@ -55,12 +55,18 @@ def parse_order(text: str) -> Policy:
 def describe(policy: Policy) -> str:
     """An order of service in the words that `parse_order` reads."""
     name = next(word for word, kind in _POLICIES.items() if isinstance(policy, kind))
-    scale = 1 if isinstance(policy, Weighted) else SECOND
-    table = ",".join(f"{field}={getattr(policy, field) / scale:g}" for field in policy.__struct_fields__)
+    table = ",".join(f"{field}={_written(policy, field)}" for field in policy.__struct_fields__)
     return f"{name}:{table}" if table else name
 
 
-def _value(policy: type[Policy], word: str, value: str) -> int:
+def _written(policy: Policy, field: str) -> str:
+    value = getattr(policy, field)
+    return value if isinstance(value, str) else f"{value / (1 if isinstance(policy, Weighted) else SECOND):g}"
+
+
+def _value(policy: type[Policy], word: str, value: str) -> int | str:
+    if word == "share":
+        return value  # The policy checks it.
     try:
         return int(value) if policy is Weighted else span_of(word, float(value))
     except (ValueError, OverflowError):
@@ -72,8 +78,8 @@ DEFAULT: Final = "default"
 """The value that goes back to what the settings of all say."""
 
 _ORDERS: Final = (
-    " `strict`, `promote`, `promote:low=60,medium=120,high=300` (seconds), `head_start:critical=600,high=60`, "
-    "`weighted:critical=8,high=4,medium=2,low=1`."
+    " `strict`, `promote`, `promote:low=60,medium=120,high=300` (seconds), `promote:share=all`, "
+    "`head_start:critical=600,high=60`, `weighted:critical=8,high=4,medium=2,low=1`."
 )
 
 

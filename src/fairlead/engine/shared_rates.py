@@ -81,7 +81,7 @@ class Portion:
         return PortionRequest(rate, wanted, ahead=ahead, unused_slot=self.slot, unused=self.left)
 
 
-class Share:
+class RateShare:
     """What this process knows of one submitter."""
 
     def __init__(self, name: str, rates: Sequence[Rate]) -> None:
@@ -123,7 +123,7 @@ class SharedRates:
         self._clock = clock
         self.rates = tuple(rates)
         self._most = most
-        self._shares: OrderedDict[str, Share] = OrderedDict()
+        self._shares: OrderedDict[str, RateShare] = OrderedDict()
         self.asked = 0
         """How often the store was asked to grant something."""
 
@@ -149,17 +149,17 @@ class SharedRates:
         finally:
             share.waiting -= number
 
-    def _share(self, name: str) -> Share:
+    def _share(self, name: str) -> RateShare:
         share = self._shares.get(name)
         if share is None:
-            share = self._shares[name] = Share(name, self.rates)
+            share = self._shares[name] = RateShare(name, self.rates)
             if len(self._shares) > self._most:
                 self._shares.popitem(last=False)
         else:
             self._shares.move_to_end(name)
         return share
 
-    def _take_held(self, share: Share, number: int, came: Coming) -> Taken | None:
+    def _take_held(self, share: RateShare, number: int, came: Coming) -> Taken | None:
         """Take from what was granted before to tasks that came then; None if the store is to be asked."""
         if share.refused is not None:
             if share.asked <= self._clock.now() < share.ask_again:
@@ -169,7 +169,7 @@ class SharedRates:
             return None
         return self._taken(share, number)
 
-    def _take_rest(self, share: Share, number: int, came: Coming) -> Taken:
+    def _take_rest(self, share: RateShare, number: int, came: Coming) -> Taken:
         """Take as much as there is."""
         there = min(portion.held(rate, came) for rate, portion in zip(self.rates, share.portions, strict=True))
         taken = self._taken(share, max(0, min(there, number)))
@@ -178,13 +178,13 @@ class SharedRates:
         return taken
 
     @staticmethod
-    def _taken(share: Share, number: int) -> Taken:
+    def _taken(share: RateShare, number: int) -> Taken:
         for portion in share.portions:
             portion.left -= number
             portion.used += number
         return Taken(number, portions=tuple(share.portions))
 
-    async def _ask(self, share: Share, number: int) -> None:
+    async def _ask(self, share: RateShare, number: int) -> None:
         """Have the store grant what is missing, and be told what it does not grant."""
         self.asked += 1
         share.asks += 1
@@ -202,7 +202,7 @@ class SharedRates:
             f"the count of what this key or tenant submits changed {_TRIES} times meanwhile; try again later"
         )
 
-    async def _keep(self, share: Share, budget: RateBudget) -> bool:
+    async def _keep(self, share: RateShare, budget: RateBudget) -> bool:
         """Store a budget if nobody has changed it since it was read; otherwise read it again."""
         version = await self._store.put(share.kind, share.name, _ENCODE(budget), expected=share.version)
         if version is not None:
@@ -219,7 +219,7 @@ class SharedRates:
             await self._store.drop(record.kind, record.name, expected=record.version)
         return False
 
-    def _note(self, share: Share, grants: Sequence[PortionGrant], number: int, now: Instant) -> None:
+    def _note(self, share: RateShare, grants: Sequence[PortionGrant], number: int, now: Instant) -> None:
         """Take in what was granted; who is refused is not asked about again for a while."""
         waits: list[Refused] = []
         for at, (rate, grant) in enumerate(zip(self.rates, grants, strict=True)):

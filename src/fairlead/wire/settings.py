@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fairlead.core.instant import LONGEST, SECOND
-from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
+from fairlead.core.queues.order import HeadStart, Policy, Promote, SharedAt, Strict, Weighted
 from fairlead.core.queues.queue import (
     BackoffPolicy,
     ByType,
@@ -43,6 +43,8 @@ class PromoteOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How long a task treated as medium waits before it is treated as high."""
     high_seconds: _Seconds = 1800.0
     """How long a task treated as high waits before it is treated as critical."""
+    share: SharedAt = "critical"
+    """Where promoted tasks and others take turns, one of four: among critical tasks, or at all priorities."""
 
 
 class StrictOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="policy", tag="strict"):
@@ -75,8 +77,10 @@ OrderShape: TypeAlias = PromoteOrder | StrictOrder | HeadStartOrder | WeightedOr
 def order_shape(policy: Policy) -> OrderShape:
     """An order of service in seconds."""
     match policy:
-        case Promote(low=low, medium=medium, high=high):
-            return PromoteOrder(low_seconds=low / SECOND, medium_seconds=medium / SECOND, high_seconds=high / SECOND)
+        case Promote(low=low, medium=medium, high=high, share=share):
+            return PromoteOrder(
+                low_seconds=low / SECOND, medium_seconds=medium / SECOND, high_seconds=high / SECOND, share=share
+            )
         case Strict():
             return StrictOrder()
         case HeadStart(critical=critical, high=high, medium=medium, low=low):
@@ -100,6 +104,7 @@ def policy_of(shape: OrderShape) -> Policy:
                 low=span_of("low_seconds", shape.low_seconds),
                 medium=span_of("medium_seconds", shape.medium_seconds),
                 high=span_of("high_seconds", shape.high_seconds),
+                share=shape.share,
             )
         case StrictOrder():
             return Strict()
