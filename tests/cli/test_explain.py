@@ -41,7 +41,7 @@ class TestExplain:
         task_id = folder.submit("echo", "--priority", "low")
         join(folder)
         said = folder.ok("explain", task_id).out
-        for part in ("position   2\n", ", to medium\n", "passable   until 20", "1 could take it", "start      20"):
+        for part in ("position   2\n", ", to medium\n", "turns      from 20", "1 could take it", "start      20"):
             assert part in said
         assert "because    1 task is ahead of it, as they are treated: 1 high\n" in said
         shown = folder.quick("explain", task_id, "--json").json
@@ -197,13 +197,14 @@ def test_lines_say_each_change_once(folder: Folder, capsys: pytest.CaptureFixtur
         lines.see(running, None)
     said = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
     assert said == [
-        "queued, number 1 in line: no worker is running; start one with `fairlead worker`",
+        "queued: no worker is running; start one with `fairlead worker`",
         "executing, attempt 1 at mail-1",
     ]
 
 
 def test_a_live_bar_shows_the_percent_and_pulses_without_one(folder: Folder) -> None:
     task_id = TaskId(folder.submit("echo"))
+    join(folder)
     engine = folder.engine()
     with live(stderr=True) as bar:
         assert isinstance(bar, LiveBar)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,7 @@ async def codes(bench: Bench, task: Task) -> list[str]:
 async def test_the_position_is_that_of_the_claim(any_store: Store, order: Policy) -> None:
     """What is said of every task of a mixed line is the order in which a worker then gets them."""
     bench = Bench(Settings(order=order), store=any_store, batching=False)
+    await join(bench, capabilities=["gpu"])
     luck = random.Random(7)
     told: dict[int, str] = {}
     ids = []
@@ -64,12 +66,74 @@ async def test_the_position_is_that_of_the_claim(any_store: Store, order: Policy
     for task_id in ids:
         line = (await bench.engine.explain(task_id)).line
         assert line is not None and line.exact and line.ahead == sum(line.ahead_by_priority.values())
+        assert line.position is not None
         told[line.position] = task_id
     claimed = await bench.claim(40, capabilities=["gpu"])
     assert [told[position] for position in range(1, 41)] == [task.id for task in claimed]
 
 
-async def test_a_waiting_task_is_told_when_it_is_promoted_and_when_nothing_can_pass_it(bench: Bench) -> None:
+async def test_only_what_a_claim_would_take_now_is_ahead(bench: Bench) -> None:
+    """Urgent tasks that cannot be served are passed over, by the claim and by what is said of the place."""
+    types = ["send_mail", "paused", "broken", "limited"]
+    await join(bench, types=types)
+    await bench.engine.queues.change("default", type_running={"limited": 1})
+    await bench.engine.circuits.set("broken", CircuitSettings(open_for=MINUTE))
+    await bench.engine.circuits.open("broken")
+    await bench.engine.queues.pause_type("paused")
+    for task_type in ("paused", "broken", "unknown", "limited", "limited"):
+        await bench.submit(type=task_type, priority=CRITICAL)
+    await bench.submit(requires=frozenset({"gpu"}), priority=CRITICAL)
+    task = await bench.submit(priority=LOW)
+    told = await bench.engine.explain(task.id)
+    assert told.line is not None
+    assert (told.line.position, told.line.ahead_by_priority[CRITICAL]) == (2, 1)
+    first, second = await bench.claim(5, ONE, types=types)
+    assert (first.spec.type, second.id) == ("limited", task.id)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "said"),
+    [
+        ({"running": 2}, None, "1 more may start now of the queue default, by its limit"),
+        ({"type_running": {"send_mail": 2}}, None, "1 more may start now of the task type send_mail, by its limit"),
+        ({"rate": Rate.parse("1/h")}, None, "no more may start now of the queue default, by its limit"),
+        ({}, "customer 7", "no more may start now of the concurrency key customer 7, by its limit"),
+    ],
+    ids=["queue", "type", "rate", "key"],
+)
+async def test_what_a_limit_keeps_from_being_reached_has_no_place(
+    bench: Bench, settings: dict[str, Any], key: str | None, said: str
+) -> None:
+    """One runs, one is ahead, and then it comes: nothing ends, so no claim gets there."""
+    await join(bench)
+    if settings:
+        await bench.engine.queues.change("default", **settings)
+    await bench.submit(concurrency_key=key)
+    assert len(await bench.claim(1, ONE)) == 1
+    _, task = await bench.submit(concurrency_key=key), await bench.submit(concurrency_key=key)
+    told = await bench.engine.explain(task.id)
+    assert told.line is not None and (told.line.position, told.line.unreached) == (None, said)
+    assert CauseCode.NEXT_IN_LINE not in [cause.code for cause in told.causes]
+    assert task.id not in [each.id for each in await bench.claim(5, ONE)]
+
+
+async def test_promoted_and_critical_tasks_are_told_their_turns(bench: Bench) -> None:
+    """What is said goes by whose turn it is where the engine claims."""
+    old = [await bench.submit(priority=LOW) for _ in range(3)]
+    bench.clock.advance(2 * HOUR)
+    new = [await bench.submit(priority=CRITICAL) for _ in range(5)]
+    await join(bench)
+    left = [*old, *new]
+    while left:
+        told = {task.id: (await bench.engine.explain(task.id)).line for task in left}
+        places = {line.position: task_id for task_id, line in told.items() if line is not None}
+        assert sorted(place for place in places if place) == list(range(1, len(left) + 1))
+        (task,) = await bench.claim(1, ONE)
+        assert places[1] == task.id
+        left = [each for each in left if each.id != task.id]
+
+
+async def test_a_waiting_task_is_told_when_it_is_promoted_and_when_its_start_is_certain(bench: Bench) -> None:
     task = await bench.submit(priority=LOW)
     since = bench.clock.now()
     bench.clock.advance(15 * MINUTE)
@@ -77,7 +141,7 @@ async def test_a_waiting_task_is_told_when_it_is_promoted_and_when_nothing_can_p
     assert (told.priority, told.effective_priority) == (LOW, MEDIUM)
     assert told.line is not None
     assert told.line.next_promotion == Promotion(since + 30 * MINUTE, HIGH)
-    assert told.line.unpassable_from == since + HOUR
+    assert (told.line.unpassable_from, told.line.turns_from) == (None, since + HOUR)
 
 
 async def test_why_nobody_takes_it(bench: Bench) -> None:
@@ -107,12 +171,9 @@ async def test_pauses_come_first(bench: Bench) -> None:
     await bench.engine.queues.pause("default")
     await bench.engine.queues.pause_type("send_mail")
     told = await bench.engine.explain(task.id)
-    assert [cause.code for cause in told.causes] == [
-        CauseCode.QUEUE_PAUSED,
-        CauseCode.TYPE_PAUSED,
-        CauseCode.NEXT_IN_LINE,
-    ]
-    assert all(cause.blocks for cause in told.causes[:2])
+    assert [cause.code for cause in told.causes] == [CauseCode.QUEUE_PAUSED, CauseCode.TYPE_PAUSED]
+    assert all(cause.blocks for cause in told.causes)
+    assert told.line is not None and told.line.position is None and told.line.unreached == told.causes[0].text
     assert told.forecast is not None and (told.forecast.workers, told.forecast.latest_start) == (1, None)
 
 
@@ -134,7 +195,10 @@ async def test_a_limit_that_is_reached_is_named(bench: Bench) -> None:
     task = await bench.submit(concurrency_key="customer 7")
     await bench.claim(1, ONE)
     (cause,) = [cause for cause in (await bench.engine.explain(task.id)).causes if cause.code == "limit_reached"]
-    assert cause.text == "the concurrency key customer 7 has 1 running, and 1 may run at once"
+    assert cause.text == (
+        "the concurrency key customer 7 has 1 running, and 1 may run at once; "
+        "`fairlead queues set default --key-running N` changes that"
+    )
     assert not cause.blocks
     await bench.engine.queues.change("default", key_running=0, rate=Rate.parse("1/h"))
     bench.clock.advance(2 * SECOND)
@@ -161,7 +225,7 @@ async def test_the_pace_of_its_workers_gives_the_start(bench: Bench) -> None:
     # 30 in the ten seconds that it is there: five ahead, and then this one.
     assert told.forecast.rate == 3.0 and told.forecast.worker_ids == (ONE,)
     assert told.forecast.estimated_start == told.at + 2 * SECOND
-    assert told.forecast.latest_start == told.at + 50 * MINUTE + 2 * SECOND
+    assert told.forecast.latest_start == told.at + 50 * MINUTE + 4 * 2 * SECOND
     # Nothing is lost on the way over HTTP.
     assert explanation_of(explanation_shown(told)) == told
 

@@ -13,6 +13,8 @@ from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weigh
 from fairlead.core.queues.promotion import BEFORE_ALL
 from fairlead.core.task import Lane, Priority, State, Task
 from fairlead.engine.explain.forecast import Sight, lane_places, line_causes, place_of
+from fairlead.engine.explain.limits_left import LimitLeft, LimitsLeft
+from fairlead.engine.metrics.throughput import Spent
 from fairlead.engine.worker_records import WorkerRecord
 from fairlead.storage.values import LaneTally
 from tests.engine.test_eligibility import a_worker
@@ -51,7 +53,7 @@ def judged(sight: Sight, counts: dict[Lane, int], older: int = 0) -> tuple[LineP
     numbers: list[int] = []
     for each in places:
         ahead = counts.get(each.lane, 0)
-        last = max((end for _, end in each.parts), key=astuple, default=BEFORE_ALL)
+        last = max((part.end for part in each.parts), key=astuple, default=BEFORE_ALL)
         so_far = 0
         for stretch in each.stretches():
             until = ahead if astuple(stretch.end) >= astuple(last) else min(older, ahead)
@@ -80,17 +82,48 @@ class TestTheEstimate:
     def test_without_a_pace_nothing_is_estimated_and_the_reason_told(self) -> None:
         _, forecast = judged(a_sight(the_task(), tally(lane(), 9), workers=[busy(0)]), {lane(): 9})
         assert (forecast.estimated_start, forecast.latest_start) == (None, None)
-        assert forecast.no_estimate is not None and "their rate is not known" in forecast.no_estimate
+        assert forecast.no_estimate is not None and "how long tasks take is not known" in forecast.no_estimate
         assert forecast.no_latest == forecast.no_estimate and forecast.assumptions == ()
 
-    def test_only_those_count_that_the_same_workers_would_take(self) -> None:
-        """Tasks for others, and of types that are paused, are ahead in the order but keep nobody busy."""
-        gpu, paused = lane(requires=("gpu",)), lane(task_type="paused")
-        lanes = tally(gpu, 1_000), tally(paused, 500), tally(lane(), 9)
-        sight = a_sight(the_task(), *lanes, paused_types={"paused"})
-        place, forecast = judged(sight, {gpu: 1_000, paused: 500, lane(): 9})
-        assert place.ahead == 1_509
-        assert forecast.estimated_start == NOW + SECOND
+    def test_how_long_tasks_take_and_how_many_slots_there_are_is_better_than_the_pace_of_the_last_minute(self) -> None:
+        """A quiet fleet ended next to nothing in the last minute, and is quick all the same."""
+        quiet = busy(per_second=0.1)
+        sight = a_sight(the_task(), tally(lane(), 399), workers=[quiet], spent=Spent(10, 20 * SECOND))
+        _, forecast = judged(sight, {lane(): 399})
+        assert forecast.estimated_start == NOW + 400 * 2 * SECOND // 4
+        assert "a task takes 2s, the mean of those that ended lately, on 4 slots" in forecast.assumptions
+
+    def test_a_limit_of_its_queue_decides_if_it_is_tighter_than_the_slots(self) -> None:
+        """Two may run, and both do: 10 ahead are 5 rounds of 2 seconds, and its own."""
+        room = LimitsLeft(queue=LimitLeft(left=0, most=2))
+        idle = a_worker(capacity=100, running=2)
+        sight = a_sight(the_task(), tally(lane(), 9), workers=[idle], spent=Spent(1, 2 * SECOND), limits=room)
+        place, forecast = judged(sight, {lane(): 9})
+        assert forecast.estimated_start == NOW + 10 * 2 * SECOND // 2
+        assert forecast.latest_start is None and forecast.no_latest is not None and "a limit" in forecast.no_latest
+        assert place.position is None and place.unreached is not None and "no more may start now" in place.unreached
+
+    def test_a_rate_spaces_the_starts(self) -> None:
+        room = LimitsLeft(types={"send_mail": LimitLeft(left=1, interval=SECOND)})
+        sight = a_sight(the_task(), tally(lane(), 3), workers=[a_worker(capacity=100)], limits=room)
+        place, forecast = judged(sight, {lane(): 3})
+        assert forecast.estimated_start == NOW + 3 * SECOND
+        assert place.unreached == "1 more may start now of the task type send_mail, by its limit"
+
+    def test_those_that_a_limit_holds_back_are_not_ahead(self) -> None:
+        other = lane(task_type="other")
+        room = LimitsLeft(types={"other": LimitLeft(left=2, most=5)})
+        place, _ = judged(a_sight(the_task(), tally(other, 50), tally(lane(), 3), limits=room), {other: 50, lane(): 3})
+        assert (place.ahead, place.position) == (5, 6)
+        assert sum(place.ahead_by_priority.values()) == 5
+
+    def test_other_queues_of_the_same_workers_are_ahead_too(self) -> None:
+        elsewhere = Lane("other", "send_mail", (), CRITICAL)
+        sight = a_sight(
+            the_task(), tally(elsewhere, 7), tally(lane(), 3), policies={"other": Strict(), "default": Promote()}
+        )
+        place, _ = judged(sight, {elsewhere: 7, lane(): 3})
+        assert (place.ahead, place.exact) == (10, False)
 
     def test_a_worker_that_just_came_is_measured_by_the_time_it_is_there(self) -> None:
         young = busy(since=NOW - 10 * SECOND, per_second=1.0)
@@ -99,20 +132,27 @@ class TestTheEstimate:
 
     def test_other_queues_of_its_workers_are_named(self) -> None:
         _, forecast = judged(a_sight(the_task(), workers=[busy(queues=("default", "b", "a"))]), {})
-        assert "its workers are not busy with their other queues: a, b" in forecast.assumptions
+        assert "for the latest start: its workers are not busy with their other queues: a, b" in forecast.assumptions
+
+    def test_it_says_when_the_worker_was_last_heard_of(self) -> None:
+        silent = busy(seen_at=NOW - 14 * SECOND)
+        _, forecast = judged(a_sight(the_task(), workers=[silent]), {})
+        assert forecast.assumptions[-1] == "the workers are as they last reported, up to 14s ago"
 
 
 class TestTheLatestStart:
     def test_a_low_task_passes_whatever_is_younger_within_an_hour(self) -> None:
         """However many urgent tasks are ahead now: 100,000 at 10 a second would take almost three hours."""
-        place, forecast = judged(a_sight(the_task(LOW), tally(lane(), 100_000)), {lane(): 100_000}, older=99)
-        assert place.unpassable_from == NOW + HOUR
-        assert forecast.latest_start == NOW + HOUR + 10 * SECOND
+        lanes = tally(lane(), 100_000), tally(lane(LOW), 99)
+        place, forecast = judged(a_sight(the_task(LOW), *lanes), {lane(): 100_000, lane(LOW): 99}, older=99)
+        assert (place.unpassable_from, place.turns_from) == (None, NOW + HOUR)
+        assert forecast.latest_start == NOW + HOUR + 4 * 10 * SECOND  # One of four starts is a promoted task's.
         assert forecast.estimated_start is not None and forecast.estimated_start <= forecast.latest_start
 
     def test_it_does_not_go_by_promotions_that_have_passed(self) -> None:
-        _, forecast = judged(a_sight(the_task(LOW, waited=2 * HOUR), tally(lane(), 9)), {lane(): 9}, older=9)
-        assert forecast.latest_start == NOW + SECOND
+        low = lane(LOW)
+        _, forecast = judged(a_sight(the_task(LOW, waited=2 * HOUR), tally(low, 9)), {low: 9}, older=9)
+        assert forecast.latest_start == NOW + 4 * SECOND
 
     def test_a_strict_order_bounds_only_what_is_critical(self) -> None:
         _, high = judged(a_sight(the_task(HIGH), policy=Strict()), {})

@@ -41,7 +41,8 @@ async def test_a_queued_task_is_told_its_place_and_its_prospects(service: Servic
     assert (line["position"], line["ahead"], line["exact"]) == (2, 1, True)
     assert line["ahead_by_effective_priority"] == {"critical": 0, "high": 1, "medium": 0, "low": 0}
     assert line["next_promotion"] == {"at": "2027-01-15T08:10:05.000000Z", "to": "medium"}
-    assert line["unpassable_from"] == "2027-01-15T09:00:05.000000Z"
+    assert (line["unpassable_from"], line["turns_from"]) == (None, "2027-01-15T09:00:05.000000Z")
+    assert line["unreached"] is None
     assert told["forecast"]["worker_ids"] == ["one"] and told["forecast"]["free_slots"] == 4
     assert told["forecast"]["estimated_start"] == told["at"]
     assert told["summary"] == "it is queued: 1 task is ahead of it, as they are treated: 1 high"
@@ -94,7 +95,8 @@ async def test_a_client_gets_the_same_values_as_on_the_store(remote: RemoteEngin
     assert doubt.code == CauseCode.NO_WORKERS and doubt.blocks
     told = await remote.explain(submitted.task.id)
     assert told.task_id == submitted.task.id and told.causes == (doubt,)
-    assert told.line is not None and told.line.position == 1 and told.line.next_promotion is not None
+    assert told.line is not None and told.line.position is None and told.line.unreached == doubt.text
+    assert told.line.next_promotion is not None
     assert told.forecast is not None and told.forecast.workers == 0
     later = await remote.submit(Submission(type="send_mail", parameters=b"{}", delay=60 * SECOND))
     assert (await remote.explain(later.task.id)).due_at == later.task.status.ready_at

@@ -348,9 +348,9 @@ export type Level = (typeof LEVELS)[number];
 
 /** Where a queued task stands in the line of its queue. */
 export interface LinePlaceShown {
-  /** Its number in the line, from 1. */
-  position: number;
-  /** How many ready tasks of its queue are served before it, as things stand. */
+  /** Its number in the line, from 1; null if no claim reaches it as things stand, see `unreached`. */
+  position: number | null;
+  /** How many ready tasks the workers that could take it would take before it, if they claimed now and nothing ended. */
   ahead: number;
   /** Whether they were counted; where each turn is drawn at random, their number is the expected one. */
   exact: boolean;
@@ -359,6 +359,10 @@ export interface LinePlaceShown {
   next_promotion: PromotionShown | null;
   /** The moment after which no task that is submitted can be served before it; null if there is none. */
   unpassable_from: string | null;
+  /** From when on it takes turns with the most urgent tasks, whatever is submitted; null if none are taken. */
+  turns_from: string | null;
+  /** Why no claim reaches it as things stand; null if one does. */
+  unreached: string | null;
 }
 
 /** A key, in exchange for a cookie. */

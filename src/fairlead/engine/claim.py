@@ -67,6 +67,12 @@ class Claims:
         """Whether a server makes them, which works while this process does: it has a clock of its own."""
         return isinstance(self._clock, FollowingClock) and self._clock.follows
 
+    def passed_of(self, queue: str) -> int:
+        """How often others were served since a promoted task was, as far as this engine has claimed."""
+        share = share_of(self._queue_cache.settings_of(queue).order)
+        # The first promoted task that is met is served: it may have waited for a turn at others.
+        return 0 if share is None else self._passed.get(queue, share.due)
+
     async def claim(self, wish: ClaimRequest) -> list[Task]:
         """The best ready tasks."""
         await self._look()
@@ -186,14 +192,12 @@ class Claims:
 
     def _order_of(self, queue: str, limit: int) -> QueueOrder:
         policy = self._queue_cache.settings_of(queue).order
-        share = share_of(policy)
         return QueueOrder(
             queue,
             policy.tables(limit, self._chance.random),
             self._queue_cache.limits.get(queue),
-            share,
-            # The first promoted task that is met is served: it may have waited for a turn at others.
-            0 if share is None else self._passed.get(queue, share.due),
+            share_of(policy),
+            self.passed_of(queue),
         )
 
     def _count_turns(self, claim: Claim, tasks: Sequence[Task]) -> None:

@@ -350,7 +350,7 @@ class Engine:
     def _explainer(self) -> Explainer:
         from fairlead.engine.explain.explainer import Explainer
 
-        return Explainer(self._task_changes, self.worker_records)
+        return Explainer(self._task_changes, self.worker_records, self._claims.passed_of)
 
     @functools.cached_property
     def _worker_check(self) -> WorkerCheck:

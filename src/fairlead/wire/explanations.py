@@ -37,10 +37,11 @@ class PromotionShown(Struct, frozen=True, kw_only=True):
 class LinePlaceShown(Struct, frozen=True, kw_only=True):
     """Where a queued task stands in the line of its queue."""
 
-    position: int
-    """Its number in the line, from 1."""
+    position: int | None
+    """Its number in the line, from 1; null if no claim reaches it as things stand, see `unreached`."""
     ahead: int
-    """How many ready tasks of its queue are served before it, as things stand."""
+    """How many ready tasks the workers that could take it would take before it, if they claimed now and nothing
+    ended."""
     exact: bool
     """Whether they were counted; where each turn is drawn at random, their number is the expected one."""
     ahead_by_effective_priority: ByPriority[int]
@@ -48,6 +49,10 @@ class LinePlaceShown(Struct, frozen=True, kw_only=True):
     """When it is next treated as a higher priority because of its wait; null if it never is."""
     unpassable_from: str | None
     """The moment after which no task that is submitted can be served before it; null if there is none."""
+    turns_from: str | None = None
+    """From when on it takes turns with the most urgent tasks, whatever is submitted; null if none are taken."""
+    unreached: str | None = None
+    """Why no claim reaches it as things stand; null if one does."""
 
 
 class ForecastShown(Struct, frozen=True, kw_only=True):
@@ -149,6 +154,8 @@ def _line_shown(line: LinePlace) -> LinePlaceShown:
         ahead_by_effective_priority={priority.word: count for priority, count in line.ahead_by_priority.items()},
         next_promotion=None if promotion is None else PromotionShown(at=iso(promotion.at), to=promotion.to.word),
         unpassable_from=maybe_iso(line.unpassable_from),
+        turns_from=maybe_iso(line.turns_from),
+        unreached=line.unreached,
     )
 
 
@@ -160,6 +167,8 @@ def _line_of(shown: LinePlaceShown) -> LinePlace:
         ahead_by_priority={Priority.parse(word): count for word, count in shown.ahead_by_effective_priority.items()},
         next_promotion=None if promotion is None else Promotion(parse_iso(promotion.at), Priority.parse(promotion.to)),
         unpassable_from=None if shown.unpassable_from is None else parse_iso(shown.unpassable_from),
+        turns_from=None if shown.turns_from is None else parse_iso(shown.turns_from),
+        unreached=shown.unreached,
     )
 
 

@@ -165,7 +165,7 @@ def explain(
 ) -> None:
     """Explain why a task waits, or why it ran when it did.
 
-    For a waiting task: its place in line, when it is promoted, when new tasks can no longer pass it, which workers
+    For a waiting task: its place in line, when it is promoted, from when on its start is certain, which workers
     could take it or why none can, and when it will start, with the assumptions. For a task that was claimed: each
     attempt, how long the task had waited, and what came before.
     """
@@ -214,16 +214,29 @@ def _place(told: Explanation) -> Iterator[tuple[str, Sequence[Cell]]]:
 
 
 def _line(line: LinePlace, now: Instant) -> Iterator[tuple[str, Sequence[Cell]]]:
-    yield "position", [Cell(f"{'' if line.exact else 'about '}{line.position:,}")]
+    if line.position is None:
+        yield "position", [Cell(f"none: {line.unreached}", "yellow")]
+    else:
+        yield "position", [Cell(f"{'' if line.exact else 'about '}{line.position:,}")]
     promotion = line.next_promotion
     if promotion is not None:
         yield "promoted", [*_moment(promotion.at, now), Cell(f", to {promotion.to.word}")]
-    if line.unpassable_from is None:
+    if line.turns_from is not None:
+        yield from _turns(line.turns_from, now)
+    elif line.unpassable_from is None:
         yield "passable", [Cell("for as long as it waits: its order of service lets others go first")]
     elif line.unpassable_from > now:
         yield "passable", [Cell("until "), *_moment(line.unpassable_from, now)]
     else:
         yield "passable", [Cell("no more: nothing that is submitted now can pass it")]
+
+
+def _turns(turns_from: Instant, now: Instant) -> Iterator[tuple[str, Sequence[Cell]]]:
+    said = "1 start of 4 goes to the promoted task that has waited longest"
+    if turns_from > now:
+        yield "turns", [Cell("from "), *_moment(turns_from, now), Cell(f" on: {said}")]
+    else:
+        yield "turns", [Cell(f"now: {said}")]
 
 
 def _forecast(forecast: Forecast, now: Instant) -> Iterator[tuple[str, Sequence[Cell]]]:

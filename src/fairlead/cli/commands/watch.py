@@ -116,7 +116,8 @@ def line_of(task: Task, why: Explanation | None, now: int) -> str:
     status = task.status
     words = status.state.value
     if why is not None:
-        place = "" if why.line is None else f", number {why.line.position:,} in line"
+        position = None if why.line is None else why.line.position
+        place = "" if position is None else f", number {position:,} in line"
         return f"{words}{place}: {why.causes[0].text}"
     if status.state is State.EXECUTING:
         worker = "" if status.lease is None else f" at {status.lease.worker}"

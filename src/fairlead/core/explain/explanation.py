@@ -73,7 +73,8 @@ class LinePlace(Struct, frozen=True, kw_only=True):
     """Where a queued task stands in the line of its queue."""
 
     ahead: int
-    """How many ready tasks of its queue are served before it, as things stand."""
+    """How many ready tasks the workers that could take it would take before it, if they claimed now and nothing
+    ended."""
     exact: bool
     """Whether they were counted; where each turn is drawn at random, their number is the expected one."""
     ahead_by_priority: Mapping[Priority, int]
@@ -81,11 +82,15 @@ class LinePlace(Struct, frozen=True, kw_only=True):
     next_promotion: Promotion | None = None
     unpassable_from: Instant | None = None
     """The moment after which nothing that is submitted can be served before it; None if something always can."""
+    turns_from: Instant | None = None
+    """From when on it takes turns with the most urgent tasks, whatever is submitted; None if none are taken."""
+    unreached: str | None = None
+    """Why no claim reaches it as things stand; None if one does."""
 
     @property
-    def position(self) -> int:
-        """Its number in the line, from 1."""
-        return self.ahead + 1
+    def position(self) -> int | None:
+        """Its number in the line, from 1; None if no claim reaches it."""
+        return None if self.unreached is not None else self.ahead + 1
 
 
 class Forecast(Struct, frozen=True, kw_only=True):

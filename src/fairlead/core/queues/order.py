@@ -109,6 +109,15 @@ class Share(Struct, frozen=True, array_like=True):
         """How many turns in a row the others have when it is a promoted task's turn."""
         return self.of - 1
 
+    def promoted_before(self, others: int, passed: int) -> int:
+        """How many promoted tasks are served before one with so many others of its own kind ahead, if enough wait."""
+        first = self.due - passed
+        return 0 if others < first else (others - first) // self.due + 1
+
+    def others_before(self, promoted: int, passed: int) -> int:
+        """How many others are served before a promoted task with so many promoted ones ahead, if enough wait."""
+        return self.due - passed + promoted * self.due
+
     def after(self, passed: int, *, promoted: bool) -> int:
         """How often others were served since a promoted task was, once one more task is served."""
         return 0 if promoted else min(passed + 1, self.due)

@@ -7,13 +7,26 @@ nothing is certain but the order within one priority.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LATEST, Instant, Span
-from fairlead.core.queues.order import Line, Policy, Table, Weighted, effective_priority, rank_after, service_key
+from fairlead.core.queues.order import (
+    Line,
+    Policy,
+    QueueTurns,
+    ServiceKey,
+    Table,
+    Weighted,
+    effective_priority,
+    rank_after,
+    service_key,
+    share_of,
+    top_rank,
+)
 from fairlead.core.task import Priority, Task
 
 FIRST_ID: Final = TaskId("0" * 32)
@@ -27,6 +40,16 @@ class Place(Struct, frozen=True):
     id: TaskId
 
 
+class LanePart(Struct, frozen=True):
+    """The tasks of a lane from the end of the part before up to a place, which are ahead of a task."""
+
+    treated: Priority
+    """What they are treated as."""
+    end: Place
+    by_turns: bool = False
+    """Whether they and the task take turns, so that not all of them are served first."""
+
+
 BEFORE_ALL: Final = Place(0, FIRST_ID)
 """Before the first task of every lane."""
 
@@ -38,6 +61,12 @@ class Promotion(Struct, frozen=True):
     to: Priority
 
 
+def steady_turns(policy: Policy, passed: int = 0) -> QueueTurns | None:
+    """How the tasks of a queue are served, turn after turn; None where each turn draws a table of its own."""
+    table = steady_table(policy)
+    return None if table is None else QueueTurns((table,), share_of(policy), passed)
+
+
 def steady_table(policy: Policy) -> Table | None:
     """The table by which every turn is served; None where each draws its own."""
     if isinstance(policy, Weighted):
@@ -47,30 +76,56 @@ def steady_table(policy: Policy) -> Table | None:
     return table
 
 
-def places_ahead(table: Table, task: Task, others: Priority, now: Instant) -> list[tuple[Priority, Place]]:
-    """How far the lanes of a priority are ahead of a waiting task: all before the last place is served first.
+def parts_ahead(turns: QueueTurns, task: Task, others: Priority, now: Instant) -> list[LanePart]:
+    """The parts of the lanes of a priority that are ahead of a waiting task of their queue, one after the other.
 
     A lane is served in the order of (ready_at, id), and ranks never worsen with age, so those ahead are its beginning.
-    Each part of that is treated as one priority, and ends at its place.
+    Each part of that is treated as one priority, and ends at its place. Where promoted tasks and others take turns, all
+    that wait for the other turns are a part.
     """
-    status, line = task.status, table[others]
-    rank, mark, _ = service_key(table, status.priority, status.ready_at, task.id, now)
-    even = Place(mark + line.head_start, task.id)
-    places: list[tuple[Priority, Place]] = []
+    table = turns.tables[0]
+    status, own, line = task.status, table[task.status.priority], table[others]
+    key = service_key(table, status.priority, status.ready_at, task.id, now)
+    promoted = key[0] < own.rank
+    sharing = turns.share is not None and (turns.share.everywhere or key[0] == top_rank(table))
+    return _parts_before(key, line, _parts(table, others), now, promoted if sharing else None)
+
+
+def parts_before(key: ServiceKey, table: Table, others: Priority, now: Instant) -> list[LanePart]:
+    """The same of another queue, whose own table its tasks are compared by."""
+    return _parts_before(key, table[others], _parts(table, others), now, None)
+
+
+def _parts_before(
+    key: ServiceKey, line: Line, ranks: Sequence[tuple[Priority, int]], now: Instant, promoted: bool | None
+) -> list[LanePart]:
+    """`promoted`: whether the task that waits was promoted, where such tasks and others take turns."""
+    rank, mark, task_id = key
+    even = Place(mark + line.head_start, task_id)
+    parts: list[LanePart] = []
     reached = BEFORE_ALL
-    for treated, own_rank in _parts(table, others):
+    for treated, own_rank in ranks:
         if own_rank <= rank:
             end = Place(_since(line, own_rank, now) + 1, FIRST_ID)
+            by_turns = promoted is not None and promoted is not (own_rank < line.rank)
             # Of those with the same rank, only the ones that have waited longer are ahead.
-            reached = max(reached, min(end, even, key=_key) if own_rank == rank else end, key=_key)
-            places.append((treated, reached))
-    return places
+            within = min(end, even, key=_key) if own_rank == rank and not by_turns else end
+            reached = max(reached, within, key=_key)
+            parts.append(LanePart(treated, reached, by_turns))
+    return parts
 
 
-def place_among_older(table: Table, task: Task, others: Priority) -> Place | None:
-    """The same for the time when the task has come to the top; None for lanes that then can no longer be ahead."""
+def place_among_older(turns: QueueTurns, task: Task, others: Priority) -> Place | None:
+    """How far a lane is ahead once the task has come to the top; None for lanes that then can no longer be ahead.
+
+    Lanes that then take turns with the task are none of these: how many of them are served first follows from the
+    turns.
+    """
+    table = turns.tables[0]
     line, own = table[others], table[task.status.priority]
     if _best_rank(line) > _top(table):
+        return None
+    if turns.share is not None and (line.rank == _top(table)) is not (own.rank == _top(table)):
         return None
     return Place(task.status.ready_at - own.head_start + line.head_start, task.id)
 
@@ -92,18 +147,38 @@ def on_top_from(table: Table, task: Task) -> Instant | None:
 
 
 def starvation_bound(table: Table, priority: Priority) -> Span | None:
-    """How long a task of a priority waits at most before nothing new can pass it; None if something always can.
+    """How long a task of a priority waits at most before its start is certain; None if something always can pass it.
 
-    By then it has the best rank there is, and no head start takes a new task before it.
+    By then it has the best rank there is, or its turns there, and no head start takes a new task before it.
     """
     after = _on_top_after(table, priority)
     return None if after is None else max(after, _best_head_start(table) - table[priority].head_start)
 
 
-def unpassable_from(table: Table, task: Task) -> Instant | None:
+def unpassable_from(turns: QueueTurns, task: Task) -> Instant | None:
     """The moment after which no task that is submitted can be served before this one; None if one always can."""
-    bound = starvation_bound(table, task.status.priority)
+    if turns.share is not None:
+        return None
+    bound = starvation_bound(turns.tables[0], task.status.priority)
     return None if bound is None else task.status.ready_at + bound
+
+
+def turns_from(turns: QueueTurns, task: Task) -> Instant | None:
+    """The moment from which a task has its turns at the top, whatever is submitted; None where none are taken."""
+    return None if turns.share is None else on_top_from(turns.tables[0], task)
+
+
+def starts_at_the_top(turns: QueueTurns, task: Task, older: int, claimers: int) -> int:
+    """How many starts it takes at most once a task is at the top with so many of its own kind ahead.
+
+    Each of the processes that claim keeps its own count of whose turn it is.
+    """
+    share, table = turns.share, turns.tables[0]
+    if share is None:
+        return older + 1
+    if table[task.status.priority].rank == _top(table):
+        return older + 1 + older // share.due + max(1, claimers)
+    return share.of * (older + 1) + share.due * max(0, claimers - 1)
 
 
 def overtaken_until(table: Table, task: Task) -> Instant:

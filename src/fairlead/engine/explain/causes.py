@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct
 
@@ -141,12 +141,28 @@ async def limits(seen: Circumstances) -> Sequence[Cause]:
     data: dict[str, Datum] = {"of": reached.of.value, "name": reached.name, "running": reached.running}
     if reached.most is not None:
         data["most"] = reached.most
-        text = f"{what} has {reached.running:,} running, and {reached.most:,} may run at once"
+        text = f"{what} has {reached.running:,} running, and {reached.most:,} may run at once; {_raise(reached, seen)}"
     else:
         left = 0 if reached.opens_at is None else max(0, reached.opens_at - seen.now)
         data["seconds"] = left / SECOND
         text = f"{what} has started as many as its rate allows; the next may start in {brief(left)}"
+        text += f"; {_raise(reached, seen)}"
     return (Cause(CauseCode.LIMIT_REACHED, text, data),)
+
+
+def _raise(reached: LimitReached, seen: Circumstances) -> str:
+    """How to let more start."""
+    queue, rate = seen.task.spec.queue, reached.most is None
+    match reached.of:
+        case LimitOf.QUEUE:
+            option = "--rate N/s" if rate else "--running N"
+        case LimitOf.TYPE:
+            option = f"--type-{'rate' if rate else 'running'} {reached.name}={'N/s' if rate else 'N'}"
+        case LimitOf.KEY:
+            option = "--key-rate N/s" if rate else "--key-running N"
+        case _:
+            assert_never(reached.of)
+    return f"`fairlead queues set {queue} {option}` changes that"
 
 
 async def abilities(seen: Circumstances) -> Sequence[Cause]:

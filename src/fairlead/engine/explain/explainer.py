@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,12 +12,22 @@ from fairlead.core.explain.explanation import Cause, CauseCode, Explanation, For
 from fairlead.core.instant import AT_ONCE, SECOND, Instant, Span, brief
 from fairlead.core.queues.order import treated_as
 from fairlead.core.queues.promotion import steady_table
-from fairlead.core.task import Reason, State, Task
+from fairlead.core.task import Lane, Reason, State, Task
 from fairlead.engine.changes import TaskChanges
 from fairlead.engine.dependencies import released_at, unended
 from fairlead.engine.explain.causes import SOURCES, Circumstances
-from fairlead.engine.explain.eligibility import able, names_of, visible
-from fairlead.engine.explain.forecast import NAMED, Sight, free_slots, lane_places, line_causes, place_of
+from fairlead.engine.explain.eligibility import able, can_run, names_of, visible
+from fairlead.engine.explain.forecast import (
+    NAMED,
+    Sight,
+    free_slots,
+    lane_places,
+    line_causes,
+    place_of,
+    without_place,
+)
+from fairlead.engine.explain.limits_left import limits_left
+from fairlead.engine.metrics.throughput import Spent
 from fairlead.engine.worker_records import WorkerRecord, WorkerRecords
 
 _NOT_IN_LINE: Final = "it has no place in line before it is due"
@@ -26,9 +36,11 @@ _NOT_IN_LINE: Final = "it has no place in line before it is due"
 class Explainer:
     """Explains the tasks of one store."""
 
-    def __init__(self, task_changes: TaskChanges, worker_records: WorkerRecords) -> None:
+    def __init__(self, task_changes: TaskChanges, worker_records: WorkerRecords, passed: Callable[[str], int]) -> None:
+        """`passed` says of a queue how often others were served since a promoted task was."""
         self._task_changes = task_changes
         self._worker_records = worker_records
+        self._passed = passed
 
     async def explain(self, task: Task, tenant: str | None = None) -> Explanation:
         """Why a task waits, or ran when it ran. Reads no other task; what it costs is what the store's `count` does.
@@ -84,16 +96,24 @@ class Explainer:
     async def _explain_queued(self, task: Task, known: Explanation, tenant: str | None) -> Explanation:
         task_changes = self._task_changes
         workers = visible(await self._worker_records.workers(), tenant, task.spec.queue)
-        tally = await task_changes.store.tally()
+        queue_cache, queue = task_changes.queue_cache, task.spec.queue
+        takers = able(workers, task.lane)
+        lanes = [
+            line
+            for line in (await task_changes.store.tally()).lanes
+            if line.counts.get(State.QUEUED) and self._is_served(line.lane, queue, takers)
+        ]
+        types = {line.lane.type for line in lanes if line.lane.queue == queue}
         sight = Sight(
             task=task,
             now=known.at,
-            policy=task_changes.queue_cache.settings_of(task.spec.queue).order,
-            lanes=[
-                line for line in tally.lanes if line.lane.queue == task.spec.queue and line.counts.get(State.QUEUED)
-            ],
+            policy=queue_cache.settings_of(queue).order,
+            lanes=lanes,
             workers=workers,
-            paused_types=task_changes.queue_cache.paused_types,
+            policies={line.lane.queue: queue_cache.settings_of(line.lane.queue).order for line in lanes},
+            passed=self._passed(queue),
+            limits=await limits_left(task_changes.store, queue_cache.limits.get(queue), task, types, known.at),
+            spent=await self._spent(queue, takers),
         )
         places = lane_places(sight)
         counts = await task_changes.store.count([stretch for each in places for stretch in each.stretches()])
@@ -101,9 +121,29 @@ class Explainer:
         holding = await self._holding(task, known.at, workers)
         blocking = next((cause for cause in holding if cause.blocks), None)
         if blocking is not None:
-            forecast = _unable(forecast, blocking)
+            place, forecast = without_place(place, blocking.text), _unable(forecast, blocking)
         causes = (*holding, *line_causes(place, forecast), *known.causes)
         return replace(known, causes=causes, line=place, forecast=forecast)
+
+    def _is_served(self, lane: Lane, queue: str, takers: Sequence[WorkerRecord]) -> bool:
+        """Whether some of these workers take tasks of a lane, as their claims would say; without any, its queue's."""
+        queue_cache = self._task_changes.queue_cache
+        if lane.queue in queue_cache.paused or lane.type in queue_cache.excluded_types:
+            return False
+        if not takers:
+            return lane.queue == queue
+        return any(lane.queue in worker.queues and can_run(worker, lane) for worker in takers)
+
+    async def _spent(self, queue: str, takers: Sequence[WorkerRecord]) -> Spent:
+        """What tasks took that ended lately: in the queue, or else in all that these workers serve."""
+        for queues in ({queue}, {each for worker in takers for each in worker.queues}):
+            spent = await self._worker_records.spent(queues)
+            if not spent.ended:
+                rows = [row for row in (await self._worker_records.counted())[1] if row.queue in queues]
+                spent = Spent(sum(row.ended for row in rows), sum(row.took for row in rows))
+            if spent.ended:
+                return spent
+        return Spent()
 
     async def _holding(self, task: Task, now: Instant, workers: Sequence[WorkerRecord]) -> list[Cause]:
         seen = Circumstances(task_changes=self._task_changes, task=task, now=now, workers=workers)
