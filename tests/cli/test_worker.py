@@ -149,7 +149,7 @@ def test_what_one_process_cannot_do_none_is_started_again_for(folder: Folder) ->
 
 def test_the_built_in_handlers_need_no_app(folder: Folder) -> None:
     with folder.start("worker", "builtin", "--queues", "a,b", "--concurrency", "3", "--lease-seconds", "40") as worker:
-        worker.find("queues a, b; types echo, email, fail, sleep, webhook; 3 at once")
+        worker.find("queues a, b; types echo, email, fail, sleep, webhook; 3 async, 3 thread at once")
         answer = folder.quick("submit", "echo", "message=hi", "--queue", "b", "--wait", "--json").json
         assert (answer["result"], answer["status"]) == ("hi", "completed")
         worker.send(signal.SIGTERM)

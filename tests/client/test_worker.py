@@ -15,6 +15,7 @@ from fairlead.core.events import HandedBack
 from fairlead.core.task import Reason, State, Task
 from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Settlement
+from fairlead.engine.worker_records import KindSlots
 from fairlead.worker.context import current_task
 from tests.client.serving import Port
 from tests.worker.building import PATIENCE, eventually
@@ -194,6 +195,34 @@ async def test_no_more_is_taken_than_there_is_room_for(port: Port) -> None:
         for handle in handles:
             await handle.result(30)
     assert most == 3
+
+
+async def test_each_kind_of_handler_has_slots_of_its_own(port: Port) -> None:
+    app = port.app()
+    loops, threads = set[int](), set[int]()
+    go_on, released = asyncio.Event(), threading.Event()
+
+    @app.task
+    async def on_loop(number: int) -> None:
+        loops.add(number)
+        await go_on.wait()
+
+    @app.task
+    def in_thread(number: int) -> None:
+        threads.add(number)
+        released.wait(PATIENCE)
+
+    async with port.hired(app, concurrency=3, thread_concurrency=2):
+        slow = await in_thread.submit_many([in_thread.call(number) for number in range(4)])
+        await eventually(lambda: len(threads) == 2)
+        quick = await on_loop.submit_many([on_loop.call(number) for number in range(4)])
+        await eventually(lambda: len(loops) == 3)
+        states = (await port.engine.stats()).states
+        assert (states[State.EXECUTING], states[State.QUEUED]) == (5, 3)
+        released.set()
+        go_on.set()
+        for handle in [*slow, *quick]:
+            await handle.result(30)
 
 
 async def test_the_outcome_of_a_zombie_is_refused(port: Port) -> None:
@@ -382,7 +411,7 @@ async def test_what_a_wait_has_brought_is_handed_back_on_leaving(port: Port) -> 
 
     connection = app._connection
     assert isinstance(connection, RemoteConnection)
-    source = await connection.source(["default"], [], ["work"], capacity=5)
+    source = await connection.source(["default"], [], ["work"], slots=[KindSlots(kind="async", capacity=5)])
     assert await source.claim(2) == []
     waiting = asyncio.create_task(source.wait(2, 1.0))
     assert port.server is not None
@@ -404,7 +433,7 @@ async def test_a_settle_is_told_apart_task_by_task(port: Port) -> None:
 
     connection = app._connection
     assert isinstance(connection, RemoteConnection)
-    source = await connection.source(["default"], [], ["work"], capacity=5)
+    source = await connection.source(["default"], [], ["work"], slots=[KindSlots(kind="async", capacity=5)])
     await work.submit_many([work.call() for _ in range(2)])
     one, two = await source.claim(2)
     await port.lose_lease(one)

@@ -42,6 +42,9 @@ PATIENCE: Final = 240.0
 _LONG: Final = 120_000_000
 """The timeout of what is not to time out, in microseconds: the machine may be busy with other things."""
 
+SLOTS: Final = ("--concurrency", "20", "--thread-concurrency", "20", "--isolated-concurrency", "20")
+"""Enough for handlers that never end, wherever they run."""
+
 
 class Cellar:
     """A store, and workers that take poison from it."""
@@ -164,7 +167,7 @@ async def test_what_a_worker_survives_has_an_outcome_that_tells_it(tmp_path: Pat
 @pytest.mark.slow
 async def test_a_worker_goes_on_and_leaves_well_whatever_was_spoilt_in_it(tmp_path: Path, url: str) -> None:
     async with opened(tmp_path, url) as cellar:
-        workers = [cellar.hire(place, "--concurrency", "20") for place in PLACES]
+        workers = [cellar.hire(place, *SLOTS) for place in PLACES]
         for name in SPOILS:
             taken = [await cellar.submit(place, place, timeout_of(place, name), poison=name) for place in PLACES]
             ends = {(end.spec.type, name): end for end in await cellar.ends(taken)}

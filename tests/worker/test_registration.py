@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.identity import WorkerId
@@ -52,6 +53,31 @@ async def test_it_says_how_many_tasks_it_runs(crew: Crew) -> None:
             await crew.until(task, State.EXECUTING)
         await until_present(crew, running=2)
         release.set()
+
+
+async def test_it_says_so_for_each_kind_of_handler(crew: Crew) -> None:
+    release, released = asyncio.Event(), threading.Event()
+
+    async def on_loop() -> None:
+        await release.wait()
+
+    def in_thread() -> None:
+        released.wait()
+
+    crew.handle(on_loop)
+    crew.handle(in_thread)
+    tasks = [await crew.submit("on_loop"), await crew.submit("in_thread"), await crew.submit("in_thread")]
+    async with crew.working(concurrency=5, thread_concurrency=2):
+        for task in tasks:
+            await crew.until(task, State.EXECUTING)
+        worker = await until_present(crew, running=3)
+        assert worker.capacity == 7
+        assert [(each.kind, each.running, each.capacity, each.types) for each in worker.slots] == [
+            ("async", 1, 5, ("on_loop",)),
+            ("thread", 2, 2, ("in_thread",)),
+        ]
+        release.set()
+        released.set()
 
 
 async def test_a_worker_that_is_asked_to_drain_ends_what_it_runs_and_leaves(crew: Crew) -> None:

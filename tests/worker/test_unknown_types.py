@@ -46,7 +46,7 @@ async def test_a_task_of_an_unknown_type_is_left_untouched_and_said_once(
 class CarelessSource(EngineSource):
     """A source that hands out tasks of any type."""
 
-    async def claim(self, limit: int) -> list[Task]:
+    async def claim(self, limit: int, types: frozenset[str] | None = None) -> list[Task]:
         return await self._engine.claim(self._worker, self._queues, limit=limit)
 
 

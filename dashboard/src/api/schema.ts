@@ -297,6 +297,8 @@ export interface HeartbeatNoted {
 export interface HeartbeatRequest {
   /** How many tasks it runs; as many as `running` names, if this is left out. */
   current_load?: number | null;
+  /** The same by the kinds of slots that it registered. */
+  load_by_kind?: Record<string, number> | null;
   /** Whether it drains; unchanged if left out. A worker that was asked to drain is draining, whatever this says. `busy` means `active`. */
   status?: "active" | "busy" | "draining" | null;
   /** The leases to renew, and no others. If this is left out, all that the worker holds are renewed. */
@@ -311,6 +313,18 @@ export interface HeartbeatRequest {
 export interface History {
   interval_seconds: number;
   samples: Sample[];
+}
+
+/** How many slots a worker has for one kind of handler. */
+export interface KindSlots {
+  /** `async`, `thread` or `isolated`. */
+  kind: "async" | "isolated" | "thread";
+  /** How many tasks of the kind it runs at once. */
+  capacity: number;
+  /** How many it runs. */
+  running?: number;
+  /** The task types whose handlers are of the kind. */
+  types?: string[];
 }
 
 /** A task that is leased to the worker. */
@@ -458,6 +472,8 @@ export interface PollRequest {
   capabilities?: string[] | null;
   /** How long to wait for a task if there is none; the server may answer sooner. */
   wait_seconds?: number;
+  /** The types to take now, of those that it registered; all of them if this is left out. */
+  task_types?: string[] | null;
 }
 
 /** The answer to a poll: the best tasks first. */
@@ -750,6 +766,8 @@ export interface RegisterRequest {
   host?: string;
   /** The id that it had, when it registers again; left out by a new worker. */
   worker_id?: string | null;
+  /** How its capacity is made up, if it has limits by kind of handler; shown to people. */
+  slots?: KindSlots[];
 }
 
 /** The answer to a register: the worker's id, and how often to call. */
@@ -992,6 +1010,12 @@ export interface SessionShown {
 /** How many events were dropped, because more happened than one process publishes. */
 export interface SkippedData {
   count: number;
+}
+
+/** How many slots for one kind of handler there are, and in use. */
+export interface SlotUse {
+  capacity: number;
+  used: number;
 }
 
 /** The figures of all queues, or of one if one was asked for. */
@@ -1449,6 +1473,8 @@ export interface WorkerCounts {
   used_capacity: number;
   /** Those that are neither draining nor dead, and take no tasks until somebody resumes them. */
   paused: number;
+  /** By kind of handler, of those that have limits by kind. */
+  slots: Record<string, SlotUse>;
 }
 
 /** A worker as it stands after the event. */
@@ -1492,6 +1518,8 @@ export interface WorkerShown {
   failed_last_minute: number;
   /** Whether it gets no more tasks until it is resumed. It finishes what it runs, and can be drained. */
   paused: boolean;
+  /** Its slots by kind of handler, which `capacity` sums up; empty where it has one limit for all it runs. */
+  slots: KindSlots[];
 }
 
 /** How a worker stands. */
@@ -1524,6 +1552,8 @@ export interface WorkerWhole {
   failed_last_minute: number;
   /** Whether it gets no more tasks until it is resumed. It finishes what it runs, and can be drained. */
   paused: boolean;
+  /** Its slots by kind of handler, which `capacity` sums up; empty where it has one limit for all it runs. */
+  slots: KindSlots[];
   /** Whether it was asked to drain; it learns of it at its next heartbeat. */
   drain_requested: boolean;
   /** Tasks whose leases it holds, the oldest first, at most 100. A dead worker holds them until the leases end. */

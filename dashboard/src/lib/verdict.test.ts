@@ -42,7 +42,7 @@ function standing(queue: Partial<QueueStanding> = {}, more: Partial<Standing> = 
   };
   return {
     queues: whole.priorities,
-    workers: { active: 1, paused: 0, draining: 0, dead: 0, total_capacity: 8, used_capacity: 0 },
+    workers: { active: 1, paused: 0, draining: 0, dead: 0, total_capacity: 8, used_capacity: 0, slots: {} },
     throughput: { completed_last_minute: 0, failed_last_minute: 0 },
     by_queue: { mail: whole },
     states,

@@ -16,6 +16,7 @@ from fairlead.engine.metrics.throughput import HourCounts
 from fairlead.engine.metrics.throughput import Throughput as Ended
 from fairlead.engine.queue_ages import AgePercentiles
 from fairlead.engine.stats import LineStats, QueueStats, Stats, WorkerStats
+from fairlead.engine.worker_records import SlotKind, SlotUse
 from fairlead.wire.endpoint import Empty, Endpoint
 from fairlead.wire.tasks import Name
 from fairlead.wire.text import iso, maybe_iso, maybe_parse_iso
@@ -79,6 +80,8 @@ class WorkerCounts(Struct, kw_only=True):
     """How many they run."""
     paused: int = 0
     """Those that are neither draining nor dead, and take no tasks until somebody resumes them."""
+    slots: dict[SlotKind, SlotUse] = {}
+    """By kind of handler, of those that have limits by kind."""
 
 
 class Throughput(Struct, kw_only=True):
@@ -275,6 +278,7 @@ def stats_of(standing: Standing) -> Stats:
             dead=standing.workers.dead,
             total_capacity=standing.workers.total_capacity,
             used_capacity=standing.workers.used_capacity,
+            slots=standing.workers.slots,
         ),
         throughput=Ended(
             completed=standing.throughput.completed_last_minute, failed=standing.throughput.failed_last_minute

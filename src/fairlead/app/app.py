@@ -26,6 +26,7 @@ from fairlead.storage.open import is_postgres, is_redis
 from fairlead.worker.handlers import Handler, Handlers
 from fairlead.worker.isolation.pool import location
 from fairlead.worker.process import Service, serve
+from fairlead.worker.slots import WorkerSlots
 from fairlead.worker.source import EngineSource, Source
 from fairlead.worker.worker import Worker, WorkerSettings
 
@@ -221,8 +222,8 @@ class Fairlead(Operated):
         keeper_process = keeper_process and sys.platform != "win32"
         source: Source
         if not isinstance(self._connection, Connection):
-            capacity = (settings or WorkerSettings()).concurrency
-            remote = await self._connection.source(queues, capabilities, self.handlers.types, capacity=capacity)
+            slots = WorkerSlots(self.handlers, (settings or WorkerSettings()).capacities).counts
+            remote = await self._connection.source(queues, capabilities, self.handlers.types, slots=slots)
             identity, source = remote.worker, remote
             keeper = self._connection.keeper(remote, process=keeper_process)
             await self._declare_remotely(self._connection)

@@ -70,7 +70,13 @@ class Keys(Struct, frozen=True, kw_only=True):
 
     queues: Annotated[Names, "Queues that a worker serves"] = ("default",)
     capabilities: Annotated[Names, "What a worker can do; tasks that require more are left to others"] = ()
-    concurrency: Annotated[Count, "Tasks that one worker process runs at once"] = 100
+    concurrency: Annotated[Count, "Tasks of `async def` handlers that one worker process runs at once"] = 100
+    thread_concurrency: Annotated[
+        Count | None, "The same for `def` handlers; none: processors + 4, at most 10 and at most `concurrency`"
+    ] = None
+    isolated_concurrency: Annotated[
+        Count | None, "The same for isolated handlers; none: as many as processors, at most `concurrency`"
+    ] = None
     processes: Annotated[Count, "Processes that `fairlead worker` starts"] = 1
     drain_seconds: Annotated[Seconds, "How long running tasks may take to end after SIGTERM"] = 30.0
     keeper: Annotated[Switch, "Whether a process of its own sends a worker's heartbeats; otherwise a thread does"] = (

@@ -11,6 +11,7 @@ from fairlead.client.http.transport import Address
 from fairlead.client.source import RemoteSource
 from fairlead.client.worker_protocol import RemoteLeases
 from fairlead.core.settings import Settings
+from fairlead.engine.worker_records import KindSlots
 from fairlead.worker.keeper.keeper import Keeper, ProcessKeeper, ThreadKeeper
 from fairlead.worker.keeper.lease_renewal import Remote
 
@@ -24,13 +25,13 @@ class RemoteConnection(Openings[RemoteEngine]):
         self.settings = settings
 
     async def source(
-        self, queues: Sequence[str], capabilities: Iterable[str], types: Iterable[str], *, capacity: int
+        self, queues: Sequence[str], capabilities: Iterable[str], types: Iterable[str], *, slots: Sequence[KindSlots]
     ) -> RemoteSource:
         """Tasks for a worker of the running event loop, which has joined the server."""
         transport = open_transport(self._address, blocking=False)
         source = RemoteSource(transport, queues, frozenset(capabilities), frozenset(types))
         try:
-            await source.join(capacity)
+            await source.join(slots)
         except BaseException:
             await transport.close()
             raise

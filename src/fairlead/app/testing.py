@@ -25,7 +25,7 @@ from fairlead.worker.attempt import Attempt, Stop
 from fairlead.worker.handlers import Handlers
 from fairlead.worker.keeper.keeper import Failed, Listener
 from fairlead.worker.source import EngineSource
-from fairlead.worker.worker import Worker
+from fairlead.worker.worker import Worker, WorkerSettings
 
 if TYPE_CHECKING:
     from fairlead.app.remote import RemoteConnection
@@ -35,6 +35,7 @@ Way: TypeAlias = "Connection | RemoteConnection"
 
 _ROUNDS: Final = 10_000
 _EVERY_CAPABILITY_OF: Final = 10_000
+_AT_ONCE: Final = 100
 
 
 class Rehearsal:
@@ -161,7 +162,9 @@ class Rehearsal:
             {capability for task in ready for capability in task.spec.requires},
             self._handlers.types,
         )
-        return Worker(source, self._handlers, _NoKeeper())
+        # No attempt is to wait for another one, of whatever kind: they run in the order in which they were claimed.
+        settings = WorkerSettings(concurrency=_AT_ONCE, thread_concurrency=_AT_ONCE, isolated_concurrency=_AT_ONCE)
+        return Worker(source, self._handlers, _NoKeeper(), settings)
 
 
 def _began(attempt: Attempt) -> float:

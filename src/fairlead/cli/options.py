@@ -150,6 +150,8 @@ def _flag(key: str, metavar: str) -> Parameter:
 QUEUES: Final = _flag("queues", "A,B")
 CAPABILITIES: Final = _flag("capabilities", "A,B")
 CONCURRENCY: Final = _flag("concurrency", "N")
+THREAD_CONCURRENCY: Final = _flag("thread_concurrency", "N")
+ISOLATED_CONCURRENCY: Final = _flag("isolated_concurrency", "N")
 PROCESSES: Final = _flag("processes", "N")
 DRAIN_SECONDS: Final = _flag("drain_seconds", "S")
 HOST: Final = _flag("host", "ADDRESS")

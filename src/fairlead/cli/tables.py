@@ -142,7 +142,8 @@ def _workers(stats: Stats) -> str:
     listed = ", ".join(f"{count:,} {word}" for word in WORKER_WORDS if (count := getattr(workers, word)))
     if not listed:
         return "no workers"
-    room = f"{workers.used_capacity:,} of {workers.total_capacity:,} slots used"
+    by_kind = ", ".join(f"{kind} {each.used:,} of {each.capacity:,}" for kind, each in sorted(workers.slots.items()))
+    room = f"{workers.used_capacity:,} of {workers.total_capacity:,} slots used" + (by_kind and f" ({by_kind})")
     ended = f"{throughput.completed:,} completed and {throughput.failed:,} failed in the last minute"
     return f"workers: {listed}; {room}; {ended}"
 

@@ -19,8 +19,11 @@ from fairlead.core.instant import MILLISECOND, span
 from fairlead.core.settings import Settings
 from fairlead.core.task import Task
 from fairlead.engine.engine import Settlement
+from fairlead.engine.worker_records import KindSlots
 from fairlead.storage.values import Beat, Pulse
-from fairlead.wire.worker_protocol import Registered, RegisterRequest
+from fairlead.wire.worker_protocol import Registered, RegisterRequest, WorkerStatus
+
+_INTERVAL: Final = 0.25
 
 POLL_SECONDS: Final = 20.0
 """How long a poll waits for tasks: less than proxies let a request take."""
@@ -34,6 +37,8 @@ class RemoteSource:
 
     An idle worker waits in one long poll.
     """
+
+    interval: Final = _INTERVAL
 
     def __init__(
         self,
@@ -49,7 +54,7 @@ class RemoteSource:
         self._capabilities = tuple(sorted(capabilities))
         self._types = tuple(sorted(types))
         self._poll_seconds = poll_seconds
-        self._capacity = 1
+        self._slots: tuple[KindSlots, ...] = ()
         self._worker: WorkerId | None = None
         self._registered: Registered | None = None
         self._registering = asyncio.Lock()
@@ -72,13 +77,13 @@ class RemoteSource:
         usual = Settings().grace
         return replace(settings, lease=lease, heartbeat=heartbeat, grace=usual if grace is None else span(grace))
 
-    async def join(self, capacity: int) -> float:
-        self._capacity = capacity
+    async def join(self, slots: Sequence[KindSlots]) -> float:
+        self._slots = tuple(slots)
         registered = await self._register()
         return registered.heartbeat_interval_ms / 1_000
 
-    async def claim(self, limit: int) -> list[Task]:
-        return await self._poll(limit, 0.0)
+    async def claim(self, limit: int, types: frozenset[str] | None = None) -> list[Task]:
+        return await self._poll(limit, 0.0, types)
 
     async def wait(self, limit: int, timeout: float) -> list[Task] | None:
         """Wait in a long poll, however short a time another source would have been waited for."""
@@ -115,9 +120,11 @@ class RemoteSource:
         """Not known here: how the queues stand is for those to see whose key allows it."""
         return {}
 
-    async def beat(self, running: int, *, draining: bool) -> bool:
+    async def beat(self, running: int, slots: Sequence[KindSlots], *, draining: bool) -> bool:
+        status: WorkerStatus = "draining" if draining else "active"
+        by_kind = {each.kind: each.running for each in slots}
         try:
-            _, should_drain = await self._calls.heartbeat(load=running, status="draining" if draining else "active")
+            _, should_drain = await self._calls.heartbeat(load=running, by_kind=by_kind, status=status)
         except WorkerNotFound:
             self._registered = None
             raise
@@ -137,14 +144,15 @@ class RemoteSource:
     def _calls(self) -> WorkerCalls:
         return WorkerCalls(self._transport, self.worker)
 
-    async def _poll(self, limit: int, wait: float) -> list[Task]:
+    async def _poll(self, limit: int, wait: float, types: frozenset[str] | None = None) -> list[Task]:
+        wanted = None if types is None else tuple(sorted(types))
         await self._register()
         try:
-            tasks, self.paused = await self._calls.poll(self._capabilities, limit, wait)
+            tasks, self.paused = await self._calls.poll(self._capabilities, limit, wait, wanted)
         except WorkerNotFound:
             self._registered = None
             await self._register()
-            tasks, self.paused = await self._calls.poll(self._capabilities, limit, wait)
+            tasks, self.paused = await self._calls.poll(self._capabilities, limit, wait, wanted)
         return tasks
 
     async def _register(self) -> Registered:
@@ -153,7 +161,8 @@ class RemoteSource:
             if self._registered is None:
                 request = RegisterRequest(
                     capabilities=self._capabilities,
-                    capacity=self._capacity,
+                    capacity=max(1, sum(each.capacity for each in self._slots)),
+                    slots=self._slots,
                     task_types=self._types,
                     queues=self._queues,
                     version=__version__,

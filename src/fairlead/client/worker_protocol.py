@@ -19,6 +19,7 @@ from fairlead.core.instant import SECOND, seconds, span
 from fairlead.core.settings import Settings
 from fairlead.core.task import After, Failure, Lease, Priority, Spec, State, Status, Task
 from fairlead.engine.runtime.inline import run_inline
+from fairlead.engine.worker_records import SlotKind
 from fairlead.storage.values import Beat, Pulse
 from fairlead.wire.endpoint import Endpoint
 from fairlead.wire.text import parse_iso
@@ -73,9 +74,13 @@ class WorkerCalls:
         self._call = ServerCalls(transport)
         self.worker = worker
 
-    async def poll(self, capabilities: Sequence[str], limit: int, wait: float) -> tuple[list[Task], bool]:
-        """Tasks, best first, and whether the worker is paused."""
-        body = PollRequest(capabilities=tuple(capabilities), available_capacity=limit, wait_seconds=wait)
+    async def poll(
+        self, capabilities: Sequence[str], limit: int, wait: float, types: tuple[str, ...] | None = None
+    ) -> tuple[list[Task], bool]:
+        """Tasks, best first, of some of its types or of all, and whether the worker is paused."""
+        body = PollRequest(
+            capabilities=tuple(capabilities), available_capacity=limit, wait_seconds=wait, task_types=types
+        )
         polled = await self._ask(POLL, body, Polled, wait=wait)
         return [self._task(leased) for leased in polled.tasks], polled.paused
 
@@ -119,6 +124,7 @@ class WorkerCalls:
         beats: Sequence[Beat] = (),
         *,
         load: int | None = None,
+        by_kind: dict[SlotKind, int] | None = None,
         status: WorkerStatus | None = None,
         renew: bool = True,
     ) -> tuple[list[Pulse], bool]:
@@ -129,7 +135,9 @@ class WorkerCalls:
             some = beats[start : start + MOST_AT_ONCE]
             running = tuple(_running(beat) for beat in some)
             total = len(beats) if load is None else load
-            body = HeartbeatRequest(current_load=total, status=status, running=running, renew=renew)
+            body = HeartbeatRequest(
+                current_load=total, load_by_kind=by_kind, status=status, running=running, renew=renew
+            )
             noted = await self._ask(HEARTBEAT, body, HeartbeatNoted)
             lost, cancel = set(noted.lost), set(noted.cancel)
             pulses += [

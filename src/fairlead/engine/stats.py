@@ -13,7 +13,7 @@ from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Priority, State
 from fairlead.engine.metrics.throughput import OTHER_QUEUES, HourCounts, Throughput
 from fairlead.engine.queue_ages import AgePercentiles, QueueAges
-from fairlead.engine.worker_records import WorkerRecord, WorkerState
+from fairlead.engine.worker_records import SlotKind, SlotUse, WorkerRecord, WorkerState
 from fairlead.storage.values import Tally
 
 
@@ -58,6 +58,8 @@ class WorkerStats(Struct, frozen=True, kw_only=True):
     """Not heard of for one lease length, within the last hour."""
     total_capacity: int = 0
     used_capacity: int = 0
+    slots: dict[SlotKind, SlotUse] = {}
+    """By kind of handler, of those that have limits by kind."""
 
 
 class Stats(Struct, frozen=True, kw_only=True):
@@ -182,4 +184,13 @@ def worker_stats(workers: Sequence[WorkerRecord]) -> WorkerStats:
         dead=states["dead"],
         total_capacity=sum(worker.capacity for worker in alive),
         used_capacity=sum(worker.running for worker in alive),
+        slots=_slots(alive),
     )
+
+
+def _slots(workers: Sequence[WorkerRecord]) -> dict[SlotKind, SlotUse]:
+    slots: dict[SlotKind, SlotUse] = {}
+    for each in (each for worker in workers for each in worker.slots):
+        so_far = slots.get(each.kind, SlotUse(capacity=0, used=0))
+        slots[each.kind] = SlotUse(capacity=so_far.capacity + each.capacity, used=so_far.used + each.running)
+    return slots

@@ -7,11 +7,11 @@ process may mark a worker as dead that is no longer heard of: the mark is a comp
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from fairlead.core.errors import Forbidden, StoreUnavailable, WorkerNotFound
@@ -54,6 +54,30 @@ WORKER_WORDS: Final = ("active", "paused", "draining", "dead")
 """Every `WorkerRecord.word`."""
 
 
+SlotKind: TypeAlias = Literal["async", "thread", "isolated"]
+"""What runs in a slot: a coroutine, a function in a thread, or one in a process of its own."""
+
+
+class KindSlots(Struct, frozen=True, kw_only=True):
+    """How many slots a worker has for one kind of handler."""
+
+    kind: SlotKind
+    """`async`, `thread` or `isolated`."""
+    capacity: Annotated[int, Meta(ge=1)]
+    """How many tasks of the kind it runs at once."""
+    running: Annotated[int, Meta(ge=0)] = 0
+    """How many it runs."""
+    types: tuple[str, ...] = ()
+    """The task types whose handlers are of the kind."""
+
+
+class SlotUse(Struct, frozen=True, kw_only=True):
+    """How many slots for one kind of handler there are, and in use."""
+
+    capacity: int
+    used: int
+
+
 class WorkerRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A worker, as it last said of itself."""
 
@@ -88,6 +112,8 @@ class WorkerRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     registration: str = ""
     """Another one whenever a worker registers with a server, also again under the same id; its leases name it. Empty
     for a worker that uses the store itself, or that an older server has registered."""
+    slots: tuple[KindSlots, ...] = ()
+    """Its slots by kind of handler, which `capacity` sums up; none of a worker that has one limit for all it runs."""
 
     @property
     def takes_tasks(self) -> bool:
@@ -98,6 +124,11 @@ class WorkerRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def word(self) -> str:
         """How it stands, in one word: `paused` of one that would be active."""
         return "paused" if self.paused and self.state is WorkerState.ACTIVE else self.state.value
+
+    def capacity_for(self, types: Collection[str]) -> int:
+        """How many tasks of these types it runs at once, as far as it says so."""
+        fitting = [each.capacity for each in self.slots if not set(types).isdisjoint(each.types)]
+        return sum(fitting) if fitting else self.capacity
 
     @property
     def ownerless(self) -> bool:
@@ -126,6 +157,11 @@ COUNTS: Final = Form(kind=_THROUGHPUT, decode=decoder(_Counted))
 def _state(*, draining: bool) -> WorkerState:
     """How a worker stands that is heard of."""
     return WorkerState.DRAINING if draining else WorkerState.ACTIVE
+
+
+def _busy(slots: Sequence[KindSlots], by_kind: Mapping[SlotKind, int]) -> tuple[KindSlots, ...]:
+    """Slots, of which so many of each kind are in use."""
+    return tuple(replace(each, running=by_kind.get(each.kind, 0)) for each in slots)
 
 
 class WorkerRecords:
@@ -171,6 +207,7 @@ class WorkerRecords:
         key: str | None = None,
         tenant: str | None = None,
         registration: str = "",
+        slots: Sequence[KindSlots] = (),
     ) -> WorkerRecord:
         """Make a worker known; from now on it is expected to beat every `Settings.heartbeat`.
 
@@ -195,6 +232,7 @@ class WorkerRecords:
             key=key,
             tenant=tenant,
             registration=registration,
+            slots=tuple(slots),
         )
         self._known[worker] = (present, await self._introduce(present))
         await self._tell(EventType.JOINED, present)
@@ -217,7 +255,9 @@ class WorkerRecords:
                 return stored
         raise StoreUnavailable(f"the record of worker {present.id} changed {_TRIES} times meanwhile; register again")
 
-    async def beat(self, worker: WorkerId, *, running: int, draining: bool = False) -> bool:
+    async def beat(
+        self, worker: WorkerId, *, running: int, draining: bool = False, by_kind: Mapping[SlotKind, int] | None = None
+    ) -> bool:
         """Take note that a worker lives and how busy it is; whether it is asked to drain.
 
         One that was asked drains until it leaves, whatever it says of itself. Raises WorkerNotFound for one that must
@@ -230,8 +270,10 @@ class WorkerRecords:
             before, expected = known
             now = self._clock.now()
             counted = self._meter.of(worker, now)
-            state = _state(draining=draining)
-            after = replace(before, running=running, state=state, seen_at=now, **msgspec.structs.asdict(counted))
+            state, slots = _state(draining=draining), _busy(before.slots, by_kind or {})
+            after = replace(
+                before, running=running, state=state, seen_at=now, slots=slots, **msgspec.structs.asdict(counted)
+            )
             stored = await self._store.put(_WORKER, worker, PRESENT.write(after), expected=expected)
             if stored is not None:
                 break

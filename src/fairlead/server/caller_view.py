@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from starlette.types import Scope
@@ -27,7 +27,7 @@ from fairlead.core.tenancy import Role, check_holder, check_unbound, tenant_name
 from fairlead.engine.queue_ages import AtRisk
 from fairlead.engine.scheduler import template_of
 from fairlead.engine.stats import Stats, aged
-from fairlead.engine.worker_records import WorkerRecord
+from fairlead.engine.worker_records import SlotKind, WorkerRecord
 from fairlead.server.auth.credentials import Principal
 from fairlead.server.http.bodies import BodyReader
 from fairlead.server.http.problems import Refusal
@@ -211,9 +211,11 @@ class View:
         """What a worker holds under leases of its last registration, as of half a heartbeat ago."""
         return await self._state.held.of(worker.id, worker.registration)
 
-    async def beat(self, worker: str, running: int, *, draining: bool | None) -> bool:
+    async def beat(
+        self, worker: str, running: int, *, draining: bool | None, by_kind: Mapping[SlotKind, int] | None = None
+    ) -> bool:
         """A worker is alive, and drains or not, or as before; whether it should drain."""
-        return await self._state.registered.beat(self.principal, worker, running, draining=draining)
+        return await self._state.registered.beat(self.principal, worker, running, draining=draining, by_kind=by_kind)
 
     async def drain(self, worker: str) -> None:
         """A worker is to take no more tasks, and to leave."""
@@ -238,13 +240,14 @@ class View:
         limit: int,
         seconds: float,
         gone: asyncio.Future[object],
+        types: Sequence[str] | None = None,
     ) -> list[Task]:
-        """The best tasks for a worker, given what it can do now, as soon as there are any."""
+        """The best tasks for a worker, given what it can and would do now, as soon as there are any."""
         await self.engine.check_queues(worker.queues)
         wish = PollTerms(
             tuple(sorted(worker.queues)),
             frozenset(worker.capabilities if capabilities is None else capabilities),
-            None if worker.types is None else frozenset(worker.types),
+            _common(worker.types, types),
             self.principal.tenant,
         )
         return await self._state.dispatcher.poll(worker.id, wish, limit, seconds, gone, worker.registration)
@@ -275,3 +278,11 @@ class View:
     async def listen_to(self, listening: Listening, wanted: Wanted) -> None:
         """Have a listener hear of something else from now on."""
         await self._state.broadcast.change(listening, wanted.of(self.principal.tenant))
+
+
+def _common(registered: Sequence[str] | None, wanted: Sequence[str] | None) -> frozenset[str] | None:
+    """The types to claim for a worker that registered with some, and wants some of them now; None for any."""
+    if registered is None or wanted is None:
+        said = registered if wanted is None else wanted
+        return None if said is None else frozenset(said)
+    return frozenset(registered).intersection(wanted)

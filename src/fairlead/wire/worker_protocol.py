@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.tenancy import Role
+from fairlead.engine.worker_records import KindSlots, SlotKind
 from fairlead.wire.aliases import WorkerBody
 from fairlead.wire.endpoint import Empty, Endpoint, Problem
 
@@ -43,6 +44,8 @@ class RegisterRequest(WorkerBody, frozen=True, kw_only=True):
     """Where it runs, shown to people and part of its id."""
     worker_id: _Name | None = None
     """The id that it had, when it registers again; left out by a new worker."""
+    slots: Annotated[tuple[KindSlots, ...], Meta(max_length=3)] = ()
+    """How its capacity is made up, if it has limits by kind of handler; shown to people."""
 
 
 class Registered(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,6 +72,8 @@ class PollRequest(WorkerBody, frozen=True, kw_only=True):
     """What it can do now; what it registered with, if this is left out."""
     wait_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 0.0
     """How long to wait for a task if there is none; the server may answer sooner."""
+    task_types: _Names | None = None
+    """The types to take now, of those that it registered; all of them if this is left out."""
 
 
 class LeasedTask(Struct, frozen=True, kw_only=True):
@@ -228,6 +233,8 @@ class HeartbeatRequest(WorkerBody, frozen=True, kw_only=True):
 
     current_load: Annotated[int, Meta(ge=0, le=100_000)] | None = None
     """How many tasks it runs; as many as `running` names, if this is left out."""
+    load_by_kind: dict[SlotKind, Annotated[int, Meta(ge=0, le=100_000)]] | None = None
+    """The same by the kinds of slots that it registered."""
     status: WorkerStatus | None = None
     """Whether it drains; unchanged if left out. A worker that was asked to drain is draining, whatever this says.
     `busy` means `active`."""

@@ -21,7 +21,9 @@ from fairlead.core.task import Task
 from fairlead.engine.engine import Settlement
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.engine.stats import stats_of
+from fairlead.engine.worker_records import KindSlots
 from fairlead.storage.values import Beat, Pulse
+from fairlead.worker.slots import WorkerSlots
 
 log = Logger("fairlead.worker")
 
@@ -37,7 +39,14 @@ class Source(Protocol):
         """Whether the worker was paused by the time of its last claim, and got nothing for that."""
         ...
 
-    async def claim(self, limit: int) -> list[Task]: ...
+    @property
+    def interval(self) -> float:
+        """How often, in seconds, to look for tasks of one kind of handler while another kind is at work."""
+        ...
+
+    async def claim(self, limit: int, types: frozenset[str] | None = None) -> list[Task]:
+        """The best tasks of the worker's types, or of some of these."""
+        ...
 
     async def report(self, beats: Sequence[Beat]) -> list[Pulse]: ...
 
@@ -55,12 +64,12 @@ class Source(Protocol):
         """The ready tasks in the worker's queues of types that it cannot run, counted by type."""
         ...
 
-    async def join(self, capacity: int) -> float:
+    async def join(self, slots: Sequence[KindSlots]) -> float:
         """Make the worker known; how many seconds to leave between two beats."""
         ...
 
-    async def beat(self, running: int, *, draining: bool) -> bool:
-        """Say that the worker lives and how many tasks it runs; whether it is asked to drain.
+    async def beat(self, running: int, slots: Sequence[KindSlots], *, draining: bool) -> bool:
+        """Say that the worker lives and what it runs; whether it is asked to drain.
 
         Raises WorkerNotFound when it must join again.
         """
@@ -77,6 +86,8 @@ class Source(Protocol):
 
 class EngineSource:
     """Tasks straight from an engine."""
+
+    interval: Final = 0.05
 
     def __init__(
         self,
@@ -101,10 +112,11 @@ class EngineSource:
     def paused(self) -> bool:
         return self._worker in self._engine.queue_cache.paused_workers
 
-    async def claim(self, limit: int) -> list[Task]:
+    async def claim(self, limit: int, types: frozenset[str] | None = None) -> list[Task]:
         self._freed.clear()
+        wanted = self._types if types is None else types
         tasks = await self._engine.claim(
-            self._worker, self._queues, limit=limit, capabilities=self._capabilities, types=self._types
+            self._worker, self._queues, limit=limit, capabilities=self._capabilities, types=wanted
         )
         self._limited = self._limited or self._hold_back(tasks)
         return tasks
@@ -157,11 +169,12 @@ class EngineSource:
             if task_type not in self._types
         }
 
-    async def join(self, capacity: int) -> float:
+    async def join(self, slots: Sequence[KindSlots]) -> float:
         await self._engine.worker_records.register(
             self._worker,
             queues=self._queues,
-            capacity=capacity,
+            capacity=sum(each.capacity for each in slots),
+            slots=slots,
             capabilities=self._capabilities,
             types=self._types,
             host=platform.node(),
@@ -170,8 +183,9 @@ class EngineSource:
         )
         return self._engine.settings.heartbeat / SECOND
 
-    async def beat(self, running: int, *, draining: bool) -> bool:
-        return await self._engine.worker_records.beat(self._worker, running=running, draining=draining)
+    async def beat(self, running: int, slots: Sequence[KindSlots], *, draining: bool) -> bool:
+        by_kind = {each.kind: each.running for each in slots}
+        return await self._engine.worker_records.beat(self._worker, running=running, draining=draining, by_kind=by_kind)
 
     async def leave(self) -> None:
         await self._engine.worker_records.leave(self._worker)
@@ -219,12 +233,12 @@ class Registration:
     """Joins, beats while the worker works or drains, and leaves."""
 
     def __init__(
-        self, source: Source, capacity: int, running: Callable[[], int], failed: Callable[[int], None]
+        self, source: Source, slots: WorkerSlots, running: Callable[[], int], failed: Callable[[int], None]
     ) -> None:
         """`failed` is told how many beats did not arrive."""
         self._failed = failed
         self._source = source
-        self._capacity = capacity
+        self._slots = slots
         self._running = running
 
     async def keep(self, leaving: asyncio.Event, leave: Callable[[], None]) -> None:
@@ -234,8 +248,8 @@ class Registration:
             asked = False
             try:
                 if interval is None:
-                    interval = await self._source.join(self._capacity)
-                asked = await self._source.beat(self._running(), draining=leaving.is_set())
+                    interval = await self._source.join(self._slots.counts)
+                asked = await self._source.beat(self._running(), self._slots.counts, draining=leaving.is_set())
             except WorkerNotFound:
                 interval = None
             except StoreError:

@@ -20,11 +20,12 @@ from fairlead.engine.engine import Settlement
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.values import Beat, Pulse
 from fairlead.worker.attempt import PATIENCE, Attempt, Stop, Threads
-from fairlead.worker.handlers import Handlers
+from fairlead.worker.handlers import HandlerPlace, Handlers
 from fairlead.worker.isolation.fork_guard import hear_again, stay
 from fairlead.worker.isolation.pool import READY_WITHIN, Cells
 from fairlead.worker.keeper.keeper import Keeper
 from fairlead.worker.outcome import unsettled
+from fairlead.worker.slots import Slots, WorkerSlots, cores, usual_capacity
 from fairlead.worker.source import Outage, Registration, Source
 from fairlead.worker.spans import Traces
 
@@ -51,7 +52,11 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     """How a worker behaves."""
 
     concurrency: int = 100
-    """How many tasks run at once."""
+    """How many `async def` handlers run at once; of each other kind no more do, unless it is said."""
+    thread_concurrency: int | None = None
+    """How many `def` handlers run at once; None for four more than there are processors, and ten at most."""
+    isolated_concurrency: int | None = None
+    """How many handlers with `isolate=True` run at once; None for one for each processor."""
     drain_seconds: Duration = 30.0
     """How long running tasks may go on once the worker is asked to leave: seconds, or a timedelta."""
     app: str | None = None
@@ -61,6 +66,9 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_count("concurrency", self.concurrency, 1, LATEST, bad_setting)
+        for name in ("thread_concurrency", "isolated_concurrency"):
+            if (said := getattr(self, name)) is not None:
+                check_count(name, said, 1, LATEST, bad_setting)
         setting_of("drain_seconds", self.drain_seconds)
         if not 0 < setting_of("ready_seconds", self.ready_seconds) <= _LONGEST_READY:
             raise InvalidSettings(
@@ -68,6 +76,20 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
             )
         if self.app is not None:
             check_text("app", self.app, refuse=bad_setting)
+
+    @property
+    def capacities(self) -> dict[HandlerPlace, int]:
+        """How many handlers of each kind run at once."""
+        said = {
+            HandlerPlace.LOOP: self.concurrency,
+            HandlerPlace.THREAD: self.thread_concurrency,
+            HandlerPlace.PROCESS: self.isolated_concurrency,
+        }
+        processors = cores()
+        return {
+            place: usual_capacity(place, self.concurrency, processors) if most is None else most
+            for place, most in said.items()
+        }
 
     @property
     def drain(self) -> float:
@@ -99,8 +121,7 @@ class Worker:
         self._settings = settings or WorkerSettings()
         self._threads = Threads()
         self._cells = Cells(self._settings.app, keeper.allow, self._settings.ready)
-        self._free = self._settings.concurrency
-        self._freed = asyncio.Event()
+        self._slots = WorkerSlots(handlers, self._settings.capacities, source.interval)
         self._busy = asyncio.Event()
         """Cleared when nothing runs: then no attempt's time is up, and none has anything to report."""
         self._attempts: dict[TaskId, Attempt] = {}
@@ -120,7 +141,7 @@ class Worker:
         self._beat_failed: Callable[[int], None] = lambda count: None
         if metrics is not None:
             self._beat_failed = metrics.beat_failed
-            metrics.employ(lambda: 1 - self._free / self._settings.concurrency)
+            metrics.employ(lambda: self._slots.used)
 
     def leave(self) -> None:
         """Claim no more and let running tasks end; asked a second time, hand them back at once."""
@@ -131,8 +152,7 @@ class Worker:
     async def run(self) -> None:
         """Work until asked to leave, then drain."""
         await self._keeper.start(self._heard, self._beat_failed)
-        capacity = self._settings.concurrency
-        registration = Registration(self._source, capacity, lambda: len(self._attempts), self._beat_failed)
+        registration = Registration(self._source, self._slots, lambda: len(self._attempts), self._beat_failed)
         present = asyncio.create_task(registration.keep(self._leaving, self.leave))
         duties = [
             asyncio.create_task(duty)
@@ -169,8 +189,8 @@ class Worker:
         self._threads.close()
 
     async def once(self) -> int:
-        """Claim for the free slots and start what was claimed; how many."""
-        tasks = await self._source.claim(min(self._free, _BATCH))
+        """Claim as many tasks as there is room for whatever their kinds are, and start them; how many."""
+        tasks = await self._source.claim(min(self._slots.room, _BATCH))
         if tasks:
             self._begin(tasks)
         return len(tasks)
@@ -195,24 +215,20 @@ class Worker:
 
     async def _keep_claiming(self) -> None:
         outage = Outage("claim tasks")
-        idle = False
         while not self._leaving.is_set():
-            if self._free == 0:
-                self._freed.clear()
-                await self._freed.wait()
-                continue
+            due = () if self._slots.are_idle else await self._slots.due()
             await self._keeper.ready()
-            claiming = self._track(self._claim(idle=idle))
+            claiming = self._track(self._claim(due))
             try:
                 # What is under way when the worker leaves may have taken tasks: it comes to its end, by `_drain`.
-                idle = await asyncio.shield(claiming)
+                await asyncio.shield(claiming)
             except asyncio.CancelledError:
-                if idle:
+                if not due:
                     # Nor is it given up then, but called back: tasks that it has taken come all the same.
                     claiming.cancel()
                 raise
             except StoreError as error:
-                idle = False
+                self._slots.stir()
                 await outage.wait(error)
             else:
                 outage.end()
@@ -224,25 +240,39 @@ class Worker:
             self._paused = not self._paused
             log.info("paused: claiming no more until resumed" if self._paused else "resumed: claiming again")
 
-    async def _claim(self, *, idle: bool) -> bool:
-        """Claim for the free slots and start what was claimed, once there is something if idle; whether nothing waits.
+    async def _claim(self, due: Sequence[Slots]) -> None:
+        """Claim for these kinds of slots, or for any once there is something if none is due; start what was claimed.
 
         Whatever ends this says what was granted, but for a store that was asked and does not answer.
         """
         self._unanswered = True
         try:
-            if not idle:
-                nothing = not await self.once()
-            elif tasks := await self._source.wait(min(self._free, _BATCH), POLL_INTERVAL):
-                self._begin(tasks)
-                nothing = False
-            else:
-                nothing = tasks is not None
+            await (self._claim_for(due) if due else self._wait())
         except BaseException as error:
             self._unanswered = isinstance(error, StoreUnavailable)
             raise
         self._unanswered = False
-        return nothing
+
+    async def _claim_for(self, due: Sequence[Slots]) -> None:
+        """Claim for each of these kinds of slots, the only one there is without a word on types."""
+        claims: list[tuple[Slots, int, int]] = []
+        for slots in due:
+            asked = slots.wish
+            if asked <= 0 or (claims and self._leaving.is_set()):
+                continue
+            tasks = await self._source.claim(asked, slots.types if len(self._slots.kinds) > 1 else None)
+            if tasks:
+                self._begin(tasks)
+            claims.append((slots, asked, len(tasks)))
+        self._slots.note(claims)
+
+    async def _wait(self) -> None:
+        """Wait until there is something for any kind of slots, and start what was claimed of it."""
+        asked = self._slots.wish
+        tasks = await self._source.wait(asked, POLL_INTERVAL)
+        if tasks:
+            self._begin(tasks)
+        self._slots.note_wait(asked, None if tasks is None else len(tasks))
 
     def _begin(self, tasks: list[Task]) -> None:
         """Hold tasks that were claimed, and start them."""
@@ -259,12 +289,13 @@ class Worker:
             log.warning("task %s has the unknown type %r; handing it back", task.id, task.spec.type)
             self._say(Settlement(task, HandedBack(_UNKNOWN_TYPE_DELAY)))
             return
-        self._free -= 1
+        slots = self._slots.of(handler.place)
+        slots.free -= 1
         task_id = task.spec.id
         if task_id in self._attempts:
             # Given to this worker a second time, it is no longer what the first attempt holds.
             self._heard(task_id, Pulse.LOST)
-        attempt = Attempt(task, handler, self._threads, self._cells, self._progressed, self._slot_is_free)
+        attempt = Attempt(task, handler, self._threads, self._cells, self._progressed, slots.give_back)
         self._attempts[task_id] = attempt
         if self._leaving.is_set():
             attempt.stop(Stop.HAND_BACK)
@@ -366,12 +397,6 @@ class Worker:
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
         return life
-
-    def _slot_is_free(self) -> None:
-        self._free += 1
-        if self._free == 1:
-            # Only then may someone wait for it.
-            self._freed.set()
 
     def _heard(self, task_id: TaskId, pulse: Pulse) -> None:
         """The keeper has news of a lease."""

@@ -13,7 +13,7 @@ from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import LONGEST, SECOND, Instant, span
 from fairlead.core.task import Task
 from fairlead.core.tenancy import Role
-from fairlead.engine.worker_records import WorkerRecord, WorkerState
+from fairlead.engine.worker_records import KindSlots, WorkerRecord, WorkerState
 from fairlead.engine.worker_tasks import LostTask, WorkerReport
 from fairlead.wire.endpoint import Ask, Empty, Endpoint
 from fairlead.wire.endpoint import named as known
@@ -51,6 +51,8 @@ class WorkerShown(Struct, frozen=True, kw_only=True):
     failed_last_minute: int
     paused: bool = False
     """Whether it gets no more tasks until it is resumed. It finishes what it runs, and can be drained."""
+    slots: list[KindSlots] = []
+    """Its slots by kind of handler, which `capacity` sums up; empty where it has one limit for all it runs."""
 
 
 class LostTaskShown(Struct, frozen=True, kw_only=True):
@@ -118,6 +120,7 @@ def _fields(worker: WorkerRecord) -> dict[str, Any]:
         "completed_last_minute": worker.completed,
         "failed_last_minute": worker.failed,
         "paused": worker.paused,
+        "slots": list(worker.slots),
     }
 
 
@@ -257,6 +260,7 @@ def _worker_records(shown: WorkerShown) -> WorkerRecord:
         completed=shown.completed_last_minute,
         failed=shown.failed_last_minute,
         paused=shown.paused,
+        slots=tuple(shown.slots),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,6 +19,8 @@ from fairlead.engine.worker_records import WorkerRecord, WorkerRecords, WorkerSt
 from fairlead.engine.worker_tasks import MOST_SHOWN, LostTask, LostTasks, WorkerReport
 from fairlead.storage.protocol import Lagging
 from fairlead.storage.values import Filter, Tally
+
+_PRESENT: Final = (State.QUEUED, State.EXECUTING)
 
 
 class Workers:
@@ -120,6 +123,7 @@ def load_of(
         for worker in workers
         if worker.takes_tasks and (queues is None or not set(queues).isdisjoint(worker.queues))
     ]
+    types = {each.lane.type for each in lanes if any(each.counts.get(state) for state in _PRESENT)}
     return Load(
         ready=sum(each.counts.get(State.QUEUED, 0) for each in claimable),
         executing=sum(each.counts.get(State.EXECUTING, 0) for each in lanes),
@@ -127,5 +131,5 @@ def load_of(
         ended=spent.ended,
         spent=spent.time,
         workers=len(active),
-        slots=sum(worker.capacity for worker in active),
+        slots=sum(worker.capacity_for(types) for worker in active),
     )

@@ -21,7 +21,7 @@ from fairlead.app.config import Configuration
 from fairlead.app.config_keys import KEYS
 from fairlead.app.connection import Connection
 from fairlead.cli import options
-from fairlead.cli.commands.worker import leave_at_once, start_logs
+from fairlead.cli.commands.worker import leave_at_once, slots_told, start_logs, worker_settings
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
 from fairlead.core import extras
@@ -31,7 +31,6 @@ from fairlead.engine.metrics.collector import Metrics
 from fairlead.storage.open import check_journal, check_url
 from fairlead.worker.process import Service
 from fairlead.worker.process import serve as run_services
-from fairlead.worker.worker import WorkerSettings
 
 if TYPE_CHECKING:
     from fairlead.server.server import Server
@@ -186,6 +185,8 @@ def _root_path(written: str | None) -> str:
 def up(
     *,
     concurrency: Annotated[options.Text, options.CONCURRENCY] = None,
+    thread_concurrency: Annotated[options.Text, options.THREAD_CONCURRENCY] = None,
+    isolated_concurrency: Annotated[options.Text, options.ISOLATED_CONCURRENCY] = None,
     host: Annotated[options.Text, options.HOST] = None,
     port: Annotated[options.Text, options.PORT] = None,
     log_level: Annotated[options.Text, options.LOG_LEVEL] = None,
@@ -201,7 +202,10 @@ def up(
     from fairlead.app.builtin import builtin_app  # As a server alone needs none of its handlers.
 
     signal.signal(signal.SIGTERM, leave_at_once)
-    given = {"concurrency": concurrency, "host": host, "port": port, "log-level": log_level, **settings}
+    given = {
+        "concurrency": concurrency, "thread-concurrency": thread_concurrency,
+        "isolated-concurrency": isolated_concurrency, "host": host, "port": port, "log-level": log_level, **settings,
+    }  # fmt: skip
     configuration = configured(common, given)
     transitions = start_logs(configuration, common)
     metrics = Metrics()
@@ -236,7 +240,7 @@ async def _worker(app: Fairlead, configuration: Configuration) -> Service:
     worker = await app.worker(
         queues=configuration.queues,
         capabilities=configuration.capabilities,
-        settings=WorkerSettings(concurrency=configuration.concurrency, drain_seconds=configuration.drain_seconds),
+        settings=worker_settings(configuration),
         # The built-in handlers never hold the interpreter for long, so a thread can send their heartbeats.
         keeper_process=False,
     )
@@ -247,7 +251,8 @@ def _welcome(app: Fairlead, configuration: Configuration, url: str | None) -> No
     command = _command()
     store = "" if configuration.store == KEYS["store"].default else f" --store {masked(configuration.store)}"
     write_styled([Cell(f"fairlead {__version__}", "bold"), Cell(f" is up on {masked(app.store)}.")])
-    write(f"A worker runs {', '.join(sorted(app.handlers.types))} tasks, {configuration.concurrency} at once.")
+    at_once = slots_told(app, worker_settings(configuration))
+    write(f"A worker runs {', '.join(sorted(app.handlers.types))} tasks, {at_once} at once.")
     if url is None:
         write(f"The HTTP API is not installed; {INSTALL}.")
     else:

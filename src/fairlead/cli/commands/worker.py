@@ -29,6 +29,7 @@ from fairlead.engine.events.types import Observer
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.worker.logs import LogSetup, log_handler, start_logging
+from fairlead.worker.slots import WorkerSlots
 from fairlead.worker.task_log import TransitionLog
 from fairlead.worker.worker import WorkerSettings
 
@@ -65,6 +66,8 @@ def worker(
     queues: Annotated[options.Text, options.QUEUES] = None,
     capabilities: Annotated[options.Text, options.CAPABILITIES] = None,
     concurrency: Annotated[options.Text, options.CONCURRENCY] = None,
+    thread_concurrency: Annotated[options.Text, options.THREAD_CONCURRENCY] = None,
+    isolated_concurrency: Annotated[options.Text, options.ISOLATED_CONCURRENCY] = None,
     processes: Annotated[options.Text, options.PROCESSES] = None,
     drain_seconds: Annotated[options.Text, options.DRAIN_SECONDS] = None,
     keeper: Annotated[
@@ -93,9 +96,10 @@ def worker(
     # Until there is work to drain, being asked to leave is simply the end.
     signal.signal(signal.SIGTERM, leave_at_once)
     given = {
-        "queues": queues, "capabilities": capabilities, "concurrency": concurrency, "processes": processes,
-        "drain-seconds": drain_seconds, "keeper": keeper, "metrics-port": metrics_port, "log-level": log_level,
-        **settings,
+        "queues": queues, "capabilities": capabilities, "concurrency": concurrency,
+        "thread-concurrency": thread_concurrency, "isolated-concurrency": isolated_concurrency,
+        "processes": processes, "drain-seconds": drain_seconds, "keeper": keeper, "metrics-port": metrics_port,
+        "log-level": log_level, **settings,
     }  # fmt: skip
     configuration = configured(common, given)
     transitions = start_logs(configuration, common)
@@ -122,24 +126,42 @@ def worker(
 
 
 def _work(app: Fairlead, module: str | None, configuration: Configuration, metrics_port: int | None) -> None:
+    settings = worker_settings(configuration, module)
     log.info(
-        "working on %s: queues %s; types %s; %d at once",
+        "working on %s: queues %s; types %s; %s at once",
         masked(app.store),
         ", ".join(configuration.queues),
         ", ".join(sorted(app.handlers.types)) or "none",
-        configuration.concurrency,
+        slots_told(app, settings),
     )
     app.run_worker(
         queues=configuration.queues,
         capabilities=configuration.capabilities,
-        settings=WorkerSettings(
-            concurrency=configuration.concurrency, drain_seconds=configuration.drain_seconds, app=module
-        ),
+        settings=settings,
         keeper_process=configuration.keeper,
         metrics_host=configuration.metrics_host,
         metrics_port=metrics_port,
     )
     log.info("stopped")
+
+
+def worker_settings(configuration: Configuration, module: str | None = None) -> WorkerSettings:
+    """How a worker is to behave, of the app in a module if it is in one."""
+    return WorkerSettings(
+        concurrency=configuration.concurrency,
+        thread_concurrency=configuration.thread_concurrency,
+        isolated_concurrency=configuration.isolated_concurrency,
+        drain_seconds=configuration.drain_seconds,
+        app=module,
+    )
+
+
+def slots_told(app: Fairlead, settings: WorkerSettings) -> str:
+    """How many tasks a worker of an app runs at once, of each kind of handler that the app has."""
+    counts = WorkerSlots(app.handlers, settings.capacities).counts
+    if len(counts) == 1:
+        return str(counts[0].capacity)
+    return ", ".join(f"{each.capacity} {each.kind}" for each in counts)
 
 
 def _leave_soon(code: int) -> None:
@@ -283,5 +305,5 @@ def leave_with(parent: int) -> None:
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:
-    """This program with other arguments, run by the same interpreter with the same flags."""
+    """This program with other arguments, run by the same interpreter with the same options."""
     return [sys.executable, *subprocess._args_from_interpreter_flags(), "-m", "fairlead", *arguments]  # type: ignore[attr-defined]

@@ -177,7 +177,7 @@ def _row(worker: WorkerRecord, now: Instant) -> list[Cell | str]:
     return [
         Cell(worker.id, "bold"),
         Cell(worker.word, WORKER_STYLES[worker.word]),
-        f"{worker.running}/{worker.capacity}",
+        _slots(worker),
         ",".join(worker.queues),
         ",".join(worker.capabilities) or "-",
         worker.host or "-",
@@ -185,6 +185,13 @@ def _row(worker: WorkerRecord, now: Instant) -> list[Cell | str]:
         ago(worker.since, now),
         ago(worker.seen_at, now),
     ]
+
+
+def _slots(worker: WorkerRecord) -> str:
+    """How many slots are used of how many, by kind where there are several."""
+    if len(worker.slots) < 2:
+        return f"{worker.running}/{worker.capacity}"
+    return " ".join(f"{each.kind} {each.running}/{each.capacity}" for each in worker.slots)
 
 
 def _write_report(report: WorkerReport, now: Instant) -> None:
@@ -202,7 +209,8 @@ def _write_report(report: WorkerReport, now: Instant) -> None:
     _field("queues", ", ".join(worker.queues))
     _field("can do", ", ".join(worker.capabilities) or "-")
     _field("types", "any" if worker.types is None else ", ".join(worker.types))
-    _field("running", f"{worker.running} of {worker.capacity}")
+    by_kind = ", ".join(f"{each.kind} {each.running} of {each.capacity}" for each in worker.slots)
+    _field("running", f"{worker.running} of {worker.capacity}" + (by_kind and f" ({by_kind})"))
     _field("last min", f"{worker.completed:,} completed, {worker.failed:,} failed")
     _field("since", f"{iso(worker.since)}  {ago(worker.since, now)}")
     _field("seen", f"{iso(worker.seen_at)}  {ago(worker.seen_at, now)}")

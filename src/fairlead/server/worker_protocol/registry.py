@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import WorkerNotFound
 from fairlead.core.identity import WorkerId
-from fairlead.engine.worker_records import WorkerRecord, WorkerState
+from fairlead.engine.worker_records import SlotKind, WorkerRecord, WorkerState
 from fairlead.server.auth.credentials import Principal
 from fairlead.server.http.problems import Refusal
 from fairlead.wire.worker_protocol import RegisterRequest
@@ -54,6 +54,7 @@ class RegisteredWorkers:
             key=principal.key,
             tenant=principal.tenant,
             registration=secrets.token_urlsafe(_REGISTRATION_BYTES),
+            slots=request.slots,
         )
         return worker
 
@@ -89,13 +90,21 @@ class RegisteredWorkers:
             raise unknown(worker)
         return present
 
-    async def beat(self, principal: Principal, worker: str, running: int, *, draining: bool | None) -> bool:
+    async def beat(
+        self,
+        principal: Principal,
+        worker: str,
+        running: int,
+        *,
+        draining: bool | None,
+        by_kind: Mapping[SlotKind, int] | None = None,
+    ) -> bool:
         """A worker is alive, and drains or not, or as before; whether it should drain."""
         present = await self.get(principal, worker)
         if draining is None:
             draining = present.state is WorkerState.DRAINING
         try:
-            asked = await self._worker_records.beat(present.id, running=running, draining=draining)
+            asked = await self._worker_records.beat(present.id, running=running, draining=draining, by_kind=by_kind)
         except WorkerNotFound:
             self._known.pop(present.id, None)
             raise unknown(worker) from None

@@ -91,7 +91,7 @@ async def poll(call: Call[Empty, PollRequest]) -> Answer:
         if limit == 0 or draining:
             await view.pass_time(wait, gone)
         else:
-            tasks = await view.poll(worker, body.capabilities, limit, wait, gone)
+            tasks = await view.poll(worker, body.capabilities, limit, wait, gone, body.task_types)
         if gone.done():
             if tasks:
                 await view.hand_back(tasks)
@@ -165,7 +165,8 @@ async def deregister(call: Call[Empty, DeregisterRequest]) -> Answer:
 async def _beat(view: View, worker: str, load: int, body: HeartbeatRequest) -> bool:
     if not body.renew:
         return (await view.worker(worker)).state is WorkerState.DRAINING
-    return await view.beat(worker, load, draining=None if body.status is None else body.status == "draining")
+    draining = None if body.status is None else body.status == "draining"
+    return await view.beat(worker, load, draining=draining, by_kind=body.load_by_kind)
 
 
 async def _pulses(engine: TenantEngine, running: Sequence[Running], *, renew: bool) -> dict[str, Pulse]:

@@ -1,0 +1,96 @@
+"""Workers that are idle share what comes: none takes all of it before the others have had a look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from fairlead import Fairlead
+from fairlead.app.task_type import CoroutineTask
+from fairlead.core.task import State, Task
+from fairlead.storage.values import Filter
+from fairlead.worker.worker import Worker
+from tests.servers.stores import Place
+from tests.worker.building import PATIENCE, eventually
+
+TASKS = 60
+
+
+class Fleet:
+    """Workers with stores of their own, but for the memory store, whose tasks hold their slots until they are let."""
+
+    def __init__(self, place: Place, count: int) -> None:
+        own = 1 if place.url == "memory://" else count
+        self.apps = [Fairlead(place.url, journal=place.journal) for _ in range(own)]
+        self.workers: list[Worker] = []
+        self.released = asyncio.Event()
+        self._tasks = [self._declare(app) for app in self.apps]
+        self._count = count
+
+    def _declare(self, app: Fairlead) -> CoroutineTask[[], None]:
+        @app.task
+        async def hold() -> None:
+            await self.released.wait()
+
+        return hold
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """All work, and leave at the end."""
+        for number in range(self._count):
+            self.workers.append(await self.apps[number % len(self.apps)].worker(keeper_process=False))
+        running = [asyncio.create_task(worker.run()) for worker in self.workers]
+        try:
+            yield
+        finally:
+            self.released.set()
+            for worker in self.workers:
+                worker.leave()
+            await asyncio.wait_for(asyncio.gather(*running), PATIENCE)
+            for app in self.apps:
+                await app.close()
+
+    async def submit(self, count: int) -> None:
+        task = self._tasks[0]
+        await task.submit_many([task.call() for _ in range(count)])
+
+    async def warm_up(self) -> None:
+        """Have some tasks run, and return when all workers are idle."""
+        self.released.set()
+        await self.submit(TASKS)
+        await self._until_all_are(State.COMPLETED)
+        await eventually(lambda: all(worker._slots.are_idle for worker in self.workers))
+        self.released.clear()
+
+    async def shares(self) -> list[int]:
+        """How many of the tasks each worker runs, once all of them run."""
+        running = await self._until_all_are(State.EXECUTING)
+        holders = Counter(task.status.lease.worker for task in running if task.status.lease is not None)
+        return sorted([*holders.values()] + [0] * (self._count - len(holders)))
+
+    async def _until_all_are(self, state: State) -> list[Task]:
+        """As many tasks as were submitted, as soon as they are in a state."""
+        engine = await self.apps[0].store_connection().engine()
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                found = await engine.find(Filter(states=frozenset({state})), limit=2 * TASKS)
+                if len(found) == TASKS:
+                    return found
+                await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("place", ["memory", "sqlite", "redis"], indirect=True)
+async def test_idle_workers_share_what_comes_all_at_once(place: Place, count: int) -> None:
+    fleet = Fleet(place, count)
+    async with fleet.working():
+        # What is only done once, such as opening a connection, is no part of it.
+        await fleet.warm_up()
+        await fleet.submit(TASKS)
+        shares = await fleet.shares()
+    even = TASKS / count
+    assert all(even / 2 <= share <= even * 2 for share in shares), shares
