@@ -91,7 +91,15 @@ def test_types_of_no_kind_that_is_known_count_as_all() -> None:
     record = a_record(slots=(ASYNC, THREAD))
     assert [record.capacity_for({task_type}) for task_type in ("resize", "send", "new")] == [6, 100, 106]
     assert record.capacity_for({"send", "resize"}) == record.capacity_for(set()) == 106
-    assert worker_stats([record, record]).slots == {
+    stats = worker_stats([record, record])
+    assert stats.slots == {
         "async": SlotUse(capacity=200, used=0),
         "thread": SlotUse(capacity=12, used=0),
     }
+
+
+def test_the_kind_that_is_busiest_says_how_much_is_in_use() -> None:
+    full = KindSlots(kind="thread", capacity=6, running=6, types=("resize",))
+    assert worker_stats([a_record(slots=(ASYNC, full), running=6)]).used_ratio == 1.0
+    assert worker_stats([a_record(running=53)]).used_ratio == 0.5
+    assert worker_stats([]).used_ratio == 0.0

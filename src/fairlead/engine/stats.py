@@ -61,6 +61,15 @@ class WorkerStats(Struct, frozen=True, kw_only=True):
     slots: dict[SlotKind, SlotUse] = {}
     """By kind of handler, of those that have limits by kind."""
 
+    @property
+    def used_ratio(self) -> float:
+        """How much is in use of all slots, or of the kind that is busiest if that is more; from 0 to 1."""
+        counts = [
+            (self.used_capacity, self.total_capacity),
+            *((each.used, each.capacity) for each in self.slots.values()),
+        ]
+        return max(used / capacity if capacity else 0.0 for used, capacity in counts)
+
 
 class Stats(Struct, frozen=True, kw_only=True):
     """How all queues stand."""

@@ -266,7 +266,8 @@ CAPACITY_USED: Final = Family(
     _GAUGE,
     _WORKER,
     (),
-    "Tasks that run, as a share of those that could: of all live workers on a server, of the worker on its own port.",
+    "Tasks that run, as a share of those that could, of the kind of handler that is busiest: of all live workers on a "
+    "server, of the worker on its own port.",
 )
 HEARTBEAT_FAILURES: Final = Family(
     "fairlead_worker_heartbeat_failures_total",

@@ -166,8 +166,7 @@ def gauges(
     yield names.QUARANTINED, [((kind,), count) for kind, count in sorted(stats.quarantined.items())]
     yield names.TASK_STATE, [((state.value,), count) for state, count in stats.states.items()]
     yield names.WORKERS, [((word,), getattr(stats.workers, word)) for word in WORKER_WORDS]
-    capacity = stats.workers.total_capacity
-    yield names.CAPACITY_USED, [((), stats.workers.used_capacity / capacity if capacity else 0)]
+    yield names.CAPACITY_USED, [((), stats.workers.used_ratio)]
     yield names.SCHEDULE_LATE, [((), late / SECOND)]
     if stats.journal_behind is not None:
         yield names.JOURNAL_BEHIND, [((), stats.journal_behind)]
