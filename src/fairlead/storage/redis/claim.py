@@ -14,13 +14,13 @@ from typing import Final
 from fairlead.core.errors import StoreError
 from fairlead.core.task import Task
 from fairlead.storage.quarantine import Damage, Quarantine
-from fairlead.storage.redis.claim_cluster import limit_words
+from fairlead.storage.redis.claim_cluster import limit_words, turned
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Interrupted, Reply, ReplyError, Word, error_of, is_passing
 from fairlead.storage.redis.keys import Keys, encode, moment_word, tasks_in
 from fairlead.storage.redis.scripts import CHUNK_BYTES, CLAIM_CHUNK, Writers
 from fairlead.storage.redis.wait import SHORTEST, wait_call
-from fairlead.storage.values import Claim
+from fairlead.storage.values import Claim, QueueOrder
 
 _RING_LIFE: Final = 10_000
 """Milliseconds for which a ring is kept by which a claim that waits is called back."""
@@ -52,7 +52,8 @@ class Claimer:
         """Take the best ready tasks, beside those that were taken."""
         limited = not self.is_plain(claim)
         while (wanted := min(CLAIM_CHUNK, claim.limit - len(tasks))) > 0:
-            reply = await self._client.run_one(self._call(claim, wanted, len(tasks), limited=limited))
+            call = self._call(turned(claim, tasks), wanted, len(tasks), limited=limited)
+            reply = await self._client.run_one(call)
             left, (taken, met) = reply[0], tasks_in(reply[1:])
             if left < 0:
                 self._met_keys(claim)
@@ -128,10 +129,20 @@ class Claimer:
         orders = tuple(
             word
             for order in queues.values()
-            for word in (order.queue, encode(order.tables), *(limit_words(order) if limited else ()))
+            for word in (
+                order.queue,
+                encode(order.tables),
+                _share_word(order),
+                *(limit_words(order) if limited else ()),
+            )
         )
         script = self._writers.claim_limited if limited else self._writers.claim
         return Call(bases[0], words + orders, script, tuple(bases[1:]))
+
+
+def _share_word(order: QueueOrder) -> Word:
+    """How the promoted tasks of a queue and its others take turns, as scripts take it."""
+    return b"" if order.share is None else encode((order.share.of, order.share.everywhere, order.passed))
 
 
 def _told(reply: Reply) -> tuple[list[Task], Sequence[Damage]]:

@@ -15,6 +15,7 @@ from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.queues.limits import NO_LIMITS
+from fairlead.core.queues.order import passed_after
 from fairlead.core.task import Lane, Task
 from fairlead.storage.lane_merge import Head, merge
 from fairlead.storage.quarantine import Quarantine
@@ -67,7 +68,9 @@ class Spread:
             if limited:
                 wanted = 1  # what is best after it may come to light only when it is taken
             heads = await self._heads(claim, lanes, wanted, paused, first=look == 0)
-            dated = _turned(claim, len(tasks), wanted).dated(await self._time(claim))
+            dated = replace(_tables_turned(turned(claim, tasks), len(tasks)), limit=wanted).dated(
+                await self._time(claim)
+            )
             chosen: list[TaskId] = [head[1] for head in merge(dated, heads)]
             if limited:
                 found, closed = await self._take_limited(claim, chosen, paused)
@@ -185,12 +188,25 @@ def _lease(claim: Claim) -> tuple[Word, ...]:
     return moment_word(claim.now), claim.lease, claim.grace, claim.worker, claim.token
 
 
-def _turned(claim: Claim, turn: int, limit: int) -> Claim:
-    """The rest of a claim: its tables go on where they were."""
+def turned(claim: Claim, tasks: Sequence[Task]) -> Claim:
+    """The rest of a claim that has taken these tasks: whose turn it is next follows from them."""
+    if not tasks or all(order.share is None for order in claim.queues):
+        return claim
+    return replace(claim, queues=tuple(_passed_on(order, tasks) for order in claim.queues))
+
+
+def _passed_on(order: QueueOrder, tasks: Sequence[Task]) -> QueueOrder:
+    served = (task.status for task in tasks if task.spec.queue == order.queue)
+    waits = [(status.priority, (status.started_at or status.ready_at) - status.ready_at) for status in served]
+    return replace(order, passed=passed_after(order.turns, waits))
+
+
+def _tables_turned(claim: Claim, turn: int) -> Claim:
+    """The rest of a claim that has had so many turns: its tables go on where they were."""
     if turn == 0:
-        return replace(claim, limit=limit)
+        return claim
     queues = tuple(
         replace(order, tables=tuple(order.tables[(turn + at) % len(order.tables)] for at in range(len(order.tables))))
         for order in claim.queues
     )
-    return replace(claim, limit=limit, queues=queues)
+    return replace(claim, queues=queues)

@@ -78,11 +78,11 @@ def _writers(*, notes: bool) -> Writers:
         return _script(name, *before, drains=True, notes=notes)
 
     return Writers(
-        claim=writer("claim", *_TASKS, "lanes"),
+        claim=writer("claim", *_TASKS, "lanes", "turns"),
         take=writer("take", *_INDEXES),
         apply=writer("apply", *_INDEXES, "keyed", "lost", "pending"),
         settle=writer("settle", *_INDEXES),
-        claim_limited=writer("claim_limited", *_TASKS, "keyed", "limits", "lanes"),
+        claim_limited=writer("claim_limited", *_TASKS, "keyed", "limits", "lanes", "turns"),
         take_limited=writer("take_limited", *_INDEXES, "keyed", "limits"),
     )
 

@@ -9,7 +9,9 @@
 -- ARGV[9]  capabilities, a msgpack array
 -- ARGV[10] types, a msgpack array, or '' for any
 -- ARGV[11] excluded types, a msgpack array
--- ARGV     per queue: its name, its tables (msgpack: tables of four lines [rank, head start, [[after, rank], ...]])
+-- ARGV     per queue: its name, its tables (msgpack: tables of four lines [rank, head start, [[after, rank], ...]]), and
+--          how promoted tasks and others take turns (msgpack: [of how many turns, whether everywhere, how often others
+--          were served since a promoted task was]), or '' if they do not
 --
 -- Returns 1 if tasks were left for their size alone, else 0; then id, value, id, value, ... best first; at the end, id
 -- and !, and value of one that is no task's: before it the claim has stopped. Returns -1, and
@@ -17,49 +19,30 @@
 
 local READ = 16 -- values per call
 
-local queues = #KEYS - 1
-
--- Lanes of one queue and priority are in the same order under every table: the head of the line is the least of theirs.
-local function find_head(line)
-  if #line.lanes == 1 then
-    line.head = line.lanes[1].id and line.lanes[1] or nil
-    return
-  end
-  local best
-  for _, lane in ipairs(line.lanes) do
-    if lane.id and (not best or lane.ready_at < best.ready_at
-        or (lane.ready_at == best.ready_at and before(lane.id, best.id))) then
-      best = lane
-    end
-  end
-  line.head = best
-end
-
-local lines, slots = {}, {}
-for at = 1, queues do
-  local base, queue, tables = KEYS[at], ARGV[10 + 2 * at], cmsgpack.unpack(ARGV[11 + 2 * at])
+local queues, lines, slots = {}, {}, {}
+for at = 1, #KEYS - 1 do
+  local base, first = KEYS[at], 9 + 3 * at
   local slot = { base = base, added = {}, removed = {} }
   slots[at] = slot
-  local by_priority = {}
-  local ready = call('hgetall', base .. 'q' .. queue)
+  local ready = call('hgetall', base .. 'q' .. ARGV[first])
+  local queue = #ready > 0 and queue_of(base, ARGV[first], ARGV[first + 1], ARGV[first + 2])
   for entry = 1, #ready, 2 do
     local kind = cmsgpack.unpack(ready[entry + 1])
     if admits(kind) then
       if kind[4] then
         return { -1 } -- nothing is written yet
       end
-      local priority = tonumber(string.sub(ready[entry], 9))
-      local line = by_priority[priority]
-      if not line then
-        line = { priority = priority, tables = tables, lanes = {} }
-        by_priority[priority] = line
-        lines[#lines + 1] = line
-      end
-      local lane = {
-        base = base, queue = queue, slot = slot, name = ready[entry], key = base .. 'l' .. ready[entry],
-        heads = {}, at = 1, taken = 0, gone = 0, moved = 0, fetch = 4, id = false, ready_at = false,
-      }
-      line.lanes[#line.lanes + 1] = lane
+      local line = line_of_priority(queue, tonumber(string.sub(ready[entry], 9)))
+      local lane = lane_in(line, ready[entry])
+      lane.slot = slot
+      line.heap[#line.heap + 1] = lane
+    end
+  end
+  if queue and #queue.lines > 0 then
+    queues[#queues + 1] = queue
+    for _, line in ipairs(queue.lines) do
+      lines[#lines + 1] = line
+      line.lanes = line.heap
     end
   end
 end
@@ -77,39 +60,32 @@ end
 
 local function merge()
   for _, line in ipairs(lines) do
+    line.heap = {}
     for _, lane in ipairs(line.lanes) do
       advance(lane)
-    end
-    find_head(line)
-    if line.head then
-      judge(line, first_turn)
-    end
-  end
-  while number < limit do
-    local best
-    for _, line in ipairs(lines) do
-      if line.head then
-        if #line.tables > 1 then
-          judge(line, first_turn + number)
-        end
-        if not best or line.rank < best.rank or (line.rank == best.rank and (line.mark < best.mark
-            or (line.mark == best.mark and before(line.head.id, best.head.id)))) then
-          best = line
-        end
+      if lane.id then
+        push(line.heap, lane)
       end
     end
-    if not best then
+    line.head = line.heap[1]
+  end
+  while number < limit do
+    local line = choose(queues, first_turn + number)
+    if not line then
       break
     end
-    local lane = best.head
+    local lane = line.head
+    serve(line)
     number = number + 1
     ids[number], lanes[number] = lane.id, lane
     lane.taken = lane.taken + 1
     advance(lane)
-    find_head(best)
-    if best.head then
-      judge(best, first_turn + number)
+    if lane.id then
+      sink(line.heap)
+    else
+      pop(line.heap)
     end
+    line.head = line.heap[1]
   end
 end
 
@@ -176,7 +152,7 @@ for _, line in ipairs(lines) do
   for _, lane in ipairs(line.lanes) do
     if lane.gone > 0 then
       call('zremrangebyrank', lane.key, 0, lane.gone - 1)
-      count(lane.base, lane.name, 'q', -lane.gone, lane.queue)
+      count(lane.base, lane.name, 'q', -lane.gone, line.queue.name)
       if lane.moved > 0 then
         count(lane.base, lane.name, 'e', lane.moved)
       end

@@ -1,11 +1,12 @@
 -- Take the best ready tasks that limits leave room for: what claim.lua does when there are limits or concurrency keys.
 --
 -- KEYS, ARGV[1…11]  as in claim.lua
--- ARGV     per queue: its name, its tables, its limits (msgpack, see limits.lua), the limit of each key packed by itself
+-- ARGV     per queue: its name, its tables, how turns are shared, its limits (msgpack, see limits.lua), the limit of each
+--          key packed by itself
 --
 -- Returns as claim.lua does, but never -1.
 
-local lanes, fronts, queues = {}, {}, {}
+local lanes, queues = {}, {}
 
 local function advance_keyed(lane)
   local head = call('zrange', lane.front, 0, 0, 'withscores')
@@ -13,11 +14,12 @@ local function advance_keyed(lane)
 end
 
 for at = 1, #KEYS - 1 do
-  local base, first = KEYS[at], 8 + 4 * at
-  local queue, tables = ARGV[first], cmsgpack.unpack(ARGV[first + 1])
-  local limits = limits_of(base, queue, ARGV[first + 2], ARGV[first + 3])
-  queues[at] = limits
-  local ready, keyed, kinds = call('hgetall', base .. 'q' .. queue), {}, {}
+  local base, first = KEYS[at], 7 + 5 * at
+  local name = ARGV[first]
+  local queue = queue_of(base, name, ARGV[first + 1], ARGV[first + 2])
+  queue.limits = limits_of(base, name, ARGV[first + 3], ARGV[first + 4])
+  queues[at] = queue
+  local ready, keyed, kinds = call('hgetall', base .. 'q' .. name), {}, {}
   for entry = 1, #ready, 2 do
     local kind = cmsgpack.unpack(ready[entry + 1])
     kinds[ready[entry]] = kind
@@ -25,35 +27,23 @@ for at = 1, #KEYS - 1 do
       keyed[#keyed + 1] = ready[entry]
     end
   end
-  look(limits, keyed, now)
-  for name, kind in pairs(kinds) do
+  look(queue.limits, keyed, now)
+  for lane_name, kind in pairs(kinds) do
     if admits(kind) then
-      local lane = {
-        limits = limits, name = name, type = kind[2], keyed = kind[4], key = base .. 'l' .. name,
-        front = base .. 'f' .. name, tables = tables, priority = tonumber(string.sub(name, 9)),
-        heads = {}, at = 1, taken = 0, gone = 0, moved = 0, fetch = 4, id = false, ready_at = false,
-      }
-      lane.head = lane
+      local line = line_of_priority(queue, tonumber(string.sub(lane_name, 9)))
+      local lane = lane_in(line, lane_name)
+      lane.limits, lane.type, lane.keyed, lane.front = queue.limits, kind[2], kind[4], base .. 'f' .. lane_name
       lane.advance = lane.keyed and advance_keyed or advance
       lane.advance(lane)
       lanes[#lanes + 1] = lane
-      fronts[#fronts + 1] = lane
-    end
-  end
-end
-
-local function choose(turn)
-  local best, place
-  for at, lane in ipairs(fronts) do
-    if lane.id then
-      judge(lane, turn)
-      if not best or lane.rank < best.rank or (lane.rank == best.rank and (lane.mark < best.mark
-          or (lane.mark == best.mark and before(lane.id, best.id)))) then
-        best, place = lane, at
+      if lane.id then
+        push(line.heap, lane)
       end
     end
   end
-  return best, place
+  for _, line in ipairs(queue.lines) do
+    line.head = line.heap[1]
+  end
 end
 
 -- Take the head of a lane out of it, and hold its task if there is one, which is then as given.
@@ -77,19 +67,35 @@ local function take(lane, key, value, lease_end, alarm)
   hold(limits.base, id, value, lease_end, alarm)
 end
 
+-- Let the line of its head have another one.
+local function step(line, is_left_out)
+  local lane = line.head
+  if not is_left_out then
+    lane.advance(lane)
+  end
+  if lane.id and not is_left_out then
+    sink(line.heap)
+  else
+    pop(line.heap)
+  end
+  line.head = line.heap[1]
+  line.queue.stale = true
+end
+
 local answer, size, number = { 0 }, 0, 0
 while number < limit do
-  local lane, place = choose(first_turn + number)
-  if not lane then
+  local line = choose(queues, first_turn + number)
+  if not line then
     break
   end
   if size >= enough then
     answer[1] = 1
     break
   end
+  local lane = line.head
   local limits, id = lane.limits, lane.id
   if is_shut(limits, lane.type, now) then
-    table.remove(fronts, place)
+    step(line, true)
   else
     local value = call('get', limits.base .. 't' .. id)
     local after, lease_end, alarm
@@ -107,12 +113,13 @@ while number < limit do
     else
       take(lane, key, after, lease_end, alarm)
       if after then
+        serve(line)
         number, size = number + 1, size + #after
         answer[#answer + 1] = id
         answer[#answer + 1] = after
       end
     end
-    lane.advance(lane)
+    step(line, false)
   end
 end
 
@@ -128,7 +135,7 @@ for _, lane in ipairs(lanes) do
     end
   end
 end
-for _, limits in ipairs(queues) do
-  keep_dues(limits, now)
+for _, queue in ipairs(queues) do
+  keep_dues(queue.limits, now)
 end
 return answer

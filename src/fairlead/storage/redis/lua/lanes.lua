@@ -1,5 +1,8 @@
--- Put in front of the scripts that claim: their common arguments (see claim.lua), which lanes they may take from, and how
--- the heads of lanes are compared.
+-- Put in front of the scripts that claim: their common arguments (see claim.lua), which lanes they may take from, and the
+-- lanes of one queue and priority, which are a line: they are in the same order under every table.
+--
+-- A queue is { base, name, tables, share, passed, top, lines }, a line { queue, priority, heap, head }, where the heap has
+-- the lanes that have a task left, the one with the oldest head in front.
 
 local now, grace, limit = moment(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local till = now + tonumber(ARGV[2])
@@ -29,6 +32,36 @@ local function admits(kind)
   return true
 end
 
+local function queue_of(base, name, tables, share)
+  local queue = { base = base, name = name, tables = cmsgpack.unpack(tables), lines = {}, stale = true }
+  if share ~= '' then
+    local given = cmsgpack.unpack(share)
+    queue.share, queue.passed, queue.top = given, given[3], math.huge
+    for _, rule in ipairs(queue.tables[1]) do
+      queue.top = math.min(queue.top, rule[1])
+    end
+  end
+  return queue
+end
+
+local function line_of_priority(queue, priority)
+  for _, line in ipairs(queue.lines) do
+    if line.priority == priority then
+      return line
+    end
+  end
+  local line = { queue = queue, priority = priority, heap = {}, head = false }
+  queue.lines[#queue.lines + 1] = line
+  return line
+end
+
+local function lane_in(line, name)
+  return {
+    line = line, base = line.queue.base, name = name, key = line.queue.base .. 'l' .. name,
+    heads = {}, at = 1, taken = 0, gone = 0, moved = 0, fetch = 4, id = false, ready_at = false,
+  }
+end
+
 -- Let a lane's head be the next one it has; heads are fetched a few at a time, as they are needed.
 local function advance(lane)
   lane.at = lane.at + 2
@@ -41,15 +74,39 @@ local function advance(lane)
   lane.ready_at = tonumber(lane.heads[lane.at + 1])
 end
 
-local function judge(line, turn)
-  local rule = line.tables[turn % #line.tables + 1][line.priority + 1]
-  local rank, waited = rule[1], now - line.head.ready_at
-  for _, step in ipairs(rule[3]) do
-    if waited < step[1] then
+local function is_older(lane, other)
+  return lane.ready_at < other.ready_at or (lane.ready_at == other.ready_at and before(lane.id, other.id))
+end
+
+-- Let the front of a heap find its place in it: it has another head, or has taken the place of one that is gone.
+local function sink(heap)
+  local lane, at, size = heap[1], 1, #heap
+  while 2 * at <= size do
+    local below = 2 * at
+    if below < size and is_older(heap[below + 1], heap[below]) then
+      below = below + 1
+    end
+    if not is_older(heap[below], lane) then
       break
     end
-    rank = step[2]
+    heap[at], at = heap[below], below
   end
-  line.rank = rank
-  line.mark = line.head.ready_at - rule[2]
+  heap[at] = lane
+end
+
+local function push(heap, lane)
+  local at = #heap + 1
+  while at > 1 and is_older(lane, heap[math.floor(at / 2)]) do
+    heap[at], at = heap[math.floor(at / 2)], math.floor(at / 2)
+  end
+  heap[at] = lane
+end
+
+-- Take the front lane out of a heap.
+local function pop(heap)
+  local last = table.remove(heap)
+  if #heap > 0 then
+    heap[1] = last
+    sink(heap)
+  end
 end
