@@ -83,22 +83,25 @@ class Adder:
 
     async def _add_ready(self, tasks: Sequence[Task]) -> Sequence[int]:
         """Add tasks that are ready; the places of those with which it is not as simple as that."""
-        by_lane: dict[str, list[_Entry]] = {}
-        slots: set[int] = set()
+        by_slot: dict[int, dict[str, list[_Entry]]] = {}
         for at, task in enumerate(tasks):
             kind = self._kind(task)
-            slots.add(kind.slot)
+            by_lane = by_slot.get(kind.slot)
+            if by_lane is None:
+                by_lane = by_slot[kind.slot] = {}
             lane, entry = kind.lanes[task.status.priority], (at, task, kind, task_value(task, kind))
             if lane in by_lane:
                 by_lane[lane].append(entry)
             else:
                 by_lane[lane] = [entry]
-        chunks = [(lane, chunk) for lane, part in by_lane.items() for chunk in cut(part, _size)]
-        await self._registry.register(slots)
+        # Those of a lane are beside each other.
+        parts = [[entry for part in by_lane.values() for entry in part] for by_lane in by_slot.values()]
+        chunks = [chunk for part in parts for chunk in cut(part, _size)]
+        await self._registry.register(by_slot.keys())
         replies = await self._client.run(
-            [_ready_call(lane, chunk) for lane, chunk in chunks], repeatable=True, replicas=self._replicas
+            [_ready_call(chunk) for chunk in chunks], repeatable=True, replicas=self._replicas
         )
-        return [entry[0] for (_, chunk), done in zip(chunks, replies, strict=True) if not done for entry in chunk]
+        return [entry[0] for chunk, done in zip(chunks, replies, strict=True) if not done for entry in chunk]
 
     async def _store(
         self,
@@ -162,16 +165,25 @@ def _are_ready(tasks: Sequence[Task]) -> bool:
     return len(tasks) == 1 or len({task.spec.id for task in tasks}) == len(tasks)
 
 
-def _ready_call(lane: str, chunk: Sequence[_Entry]) -> Call:
-    kind = chunk[0][2]
-    prefix = kind.base + b"t"
-    words: list[Word] = [lane, kind.queue, kind.descriptor, len(chunk)]
+def _ready_call(chunk: Sequence[_Entry]) -> Call:
+    """The call that adds ready tasks of one slot, those of a lane beside each other."""
+    lanes: list[Word] = []
+    words: list[Word] = []
     stored: list[Word] = []
-    for _, task, _, value in chunk:
-        packed = bytes.fromhex(task.spec.id)
-        words += (task.status.ready_at, packed)
+    prefix, lane, number = chunk[0][2].base + b"t", "", 0
+    for _, task, kind, value in chunk:
+        status, packed = task.status, bytes.fromhex(task.spec.id)
+        if kind.lanes[status.priority] != lane:
+            if number:
+                lanes.append(number)
+            lane, number = kind.lanes[status.priority], 0
+            lanes += (lane, kind.queue, kind.descriptor)
+        number += 1
+        words += (status.ready_at, packed)
         stored += (prefix + packed, value)
-    return Call(kind.base, words + stored, scripts.ADD_READY, size=sum(map(_size, chunk)))
+    lanes.append(number)
+    counts = (len(lanes) // 4, len(chunk))
+    return Call(chunk[0][2].base, [*counts, *lanes, *words, *stored], scripts.ADD_READY, size=sum(map(_size, chunk)))
 
 
 def _turns(entries: Sequence[_Entry]) -> list[list[_Entry]]:

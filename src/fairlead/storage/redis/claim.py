@@ -19,11 +19,20 @@ from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Interrupted, Reply, ReplyError, Word, error_of, is_passing
 from fairlead.storage.redis.keys import Keys, encode, moment_word, tasks_in
 from fairlead.storage.redis.scripts import CHUNK_BYTES, CLAIM_CHUNK, Writers
+from fairlead.storage.redis.selection import Selections
 from fairlead.storage.redis.wait import SHORTEST, wait_call
 from fairlead.storage.values import Claim, QueueOrder
 
 _RING_LIFE: Final = 10_000
 """Milliseconds for which a ring is kept by which a claim that waits is called back."""
+
+# Why a script has taken nothing, and what it tells beside what it has taken: see claim.lua.
+_KEYS: Final = -1
+_MANY_LANES: Final = -2
+_SELECTION_UNKNOWN: Final = -4
+_LEFT: Final = 1
+_NO_KEYS: Final = 2
+_FEW_LANES: Final = 4
 
 
 class Claimer:
@@ -34,8 +43,11 @@ class Claimer:
         self._keys = keys
         self._writers = writers
         self._quarantine = quarantine
-        self._keyed_queues: set[str] = set()
-        """Queues in which tasks with concurrency keys were met: claims need not find out again."""
+        self._selections = Selections(client)
+        self._keyed: set[str] = set()
+        """Queues in which tasks with concurrency keys wait, as far as is known here."""
+        self._crowded: set[str] = set()
+        """Queues that have many lanes, as far as is known here."""
 
     async def claim(self, claim: Claim) -> list[Task]:
         """The best ready tasks."""
@@ -50,30 +62,45 @@ class Claimer:
 
     async def _take(self, claim: Claim, tasks: list[Task]) -> None:
         """Take the best ready tasks, beside those that were taken."""
-        limited = not self.is_plain(claim)
         while (wanted := min(CLAIM_CHUNK, claim.limit - len(tasks))) > 0:
-            call = self._call(turned(claim, tasks), wanted, len(tasks), limited=limited)
+            call = self._call(turned(claim, tasks), wanted, len(tasks))
             reply = await self._client.run_one(call)
-            left, (taken, met) = reply[0], tasks_in(reply[1:])
-            if left < 0:
-                self._met_keys(claim)
-                limited = True
+            if reply[0] < 0:
+                self._met(claim, reply[0])
+                if reply[0] == _SELECTION_UNKNOWN:
+                    await self._selections.send(call.key, claim)
                 continue
+            taken, met = tasks_in(reply[1:])
+            self._unlearn(claim, reply[0])
             tasks += taken
             if met:
                 await self._quarantine.clear(met)
-            elif not left and len(taken) < wanted:
+            elif not reply[0] & _LEFT and len(taken) < wanted:
                 break
 
     def is_plain(self, claim: Claim) -> bool:
         """Whether nothing is limited, as far as is known here."""
-        return not claim.limited and self._keyed_queues.isdisjoint(order.queue for order in claim.queues)
+        return not claim.limited and self._keyed.isdisjoint(order.queue for order in claim.queues)
+
+    def _met(self, claim: Claim, what: int) -> None:
+        """Learn why a claim was refused that was to find it simpler."""
+        if what == _KEYS:
+            self._keyed.update(order.queue for order in claim.queues)
+        elif what == _MANY_LANES:
+            self._crowded.update(order.queue for order in claim.queues)
+
+    def _unlearn(self, claim: Claim, told: int) -> None:
+        """Forget of queues what a claim has found not to be so any more."""
+        if told & _NO_KEYS:
+            self._keyed.difference_update(order.queue for order in claim.queues)
+        if told & _FEW_LANES:
+            self._crowded.difference_update(order.queue for order in claim.queues)
 
     async def wait(self, claim: Claim, timeout: float) -> list[Task] | None:
         """The best ready tasks once there may be some; None if they are yet to be claimed, in the ordinary way."""
         if timeout < SHORTEST:
             return None
-        call = self._call(claim, min(CLAIM_CHUNK, claim.limit), 0, limited=False)
+        call = self._call(claim, min(CLAIM_CHUNK, claim.limit), 0)
         own = call.key + b"b " + claim.token.encode()
         doorbells = [*(self._keys.doorbell(order.queue) for order in claim.queues), own]
         calling_back = [Call(own, ("RPUSH", own, 1)), Call(own, ("PEXPIRE", own, _RING_LIFE))]
@@ -100,7 +127,7 @@ class Claimer:
         if isinstance(reply, ReplyError):
             return None
         if reply[0] < 0:
-            self._met_keys(claim)
+            self._met(claim, reply[0])
             return None
         return []
 
@@ -112,19 +139,15 @@ class Claimer:
             if not taken:
                 raise
 
-    def _met_keys(self, claim: Claim) -> None:
-        self._keyed_queues.update(order.queue for order in claim.queues)
-
-    def _call(self, claim: Claim, wanted: int, turn: int, *, limited: bool) -> Call:
+    def _call(self, claim: Claim, wanted: int, turn: int) -> Call:
         queues = {order.queue: order for order in claim.queues}
         bases = [self._keys.base(self._keys.slot(queue)) for queue in queues]
+        limited = not self.is_plain(claim)
         words: tuple[Word, ...] = (
             *(moment_word(claim.now), claim.lease, claim.grace, wanted, turn, CHUNK_BYTES),
             claim.worker,
             claim.token,
-            encode(list(claim.capabilities)),
-            b"" if claim.types is None else encode(list(claim.types)),
-            encode(list(claim.excluded_types)),
+            *self._selections.of(claim).words,
         )
         orders = tuple(
             word
@@ -136,7 +159,10 @@ class Claimer:
                 *(limit_words(order) if limited else ()),
             )
         )
-        script = self._writers.claim_limited if limited else self._writers.claim
+        if limited:
+            script = self._writers.claim_limited
+        else:
+            script = self._writers.claim if self._crowded.isdisjoint(queues) else self._writers.claim_crowded
         return Call(bases[0], words + orders, script, tuple(bases[1:]))
 
 

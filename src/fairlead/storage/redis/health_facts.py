@@ -17,7 +17,7 @@ from fairlead.core.task import Priority
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, ReplyError
 from fairlead.storage.redis.health import Facts, facts_of, judged, orphaned, slots_judged, stray, tier_of
-from fairlead.storage.redis.keys import BEGINNINGS, ROOT_NAMES, WHOLE_NAMES, Keys, hash_slot, lane_of
+from fairlead.storage.redis.keys import BEGINNINGS, EXPIRING, ROOT_NAMES, WHOLE_NAMES, Keys, hash_slot, lane_of
 from fairlead.storage.redis.slot_moves import ASK_MOVES, SplitSlot, moves_of, split_of
 from fairlead.storage.redis.slot_registry import Registry
 from fairlead.storage.redis.url import Address, Host
@@ -208,9 +208,9 @@ def is_known(key: bytes, prefix: str) -> bool:
 
 
 def should_expire(key: bytes, prefix: str) -> bool:
-    """Whether a key is the feed, a doorbell or the rates of a queue: those go by themselves when nobody uses them."""
+    """Whether a key is one of those that go by themselves when nobody uses them."""
     parts = _parts(key, prefix)
-    return parts is not None and (parts == (None, b"feed") or (parts[0] is not None and parts[1][:1] in (b"b", b"g")))
+    return parts is not None and (parts == (None, b"feed") or (parts[0] is not None and parts[1][:1] in EXPIRING))
 
 
 def _parts(key: bytes, prefix: str) -> tuple[bytes | None, bytes] | None:

@@ -11,6 +11,9 @@ leads to its keys without a second index, and all that one operation touches is 
     d                descriptors of the kinds that have tasks    hash: kind -> msgpack [queue, type, capabilities], and
                                                                  behind them true for tasks with concurrency keys
     q<queue>         lanes of a queue that have ready tasks      hash: lane -> descriptor
+    h<queue> <name>  a view of those that a claim may look at    sorted set, see views.lua; expires
+    z<queue>         whose head became another one, for views    stream, expires
+    s<name>          the types that claims select, or leave out  set, see select.lua; expires
     b<queue>         doorbell: a ring per new ready task         list, short, expires
     b <token>        doorbell of one claim that waits            list, short, expires
     o                outbox: what the journal has yet to learn   sorted set: id, or id and -, by when it may be read
@@ -78,8 +81,13 @@ TREES: Final = {state: b"w" if state in (State.QUEUED, State.EXECUTING) else COD
 
 WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o", b"v", b"m"})
 """What may come behind a slot's base, in the table above."""
-BEGINNINGS: Final = frozenset({b"t", b"l", b"q", b"b", b"y", b"i", b"p", b"f", b"k", b"w", b"r", b"g", b"v"})
+BEGINNINGS: Final = frozenset(
+    {b"t", b"l", b"q", b"b", b"y", b"i", b"p", b"f", b"k", b"w", b"r", b"g", b"v", b"h", b"z", b"s"}
+)
 """What may come there with something behind it."""
+
+EXPIRING: Final = frozenset({b"b", b"g", b"h", b"z", b"s"})
+"""The beginnings of those that go by themselves."""
 
 ROOT_NAMES: Final = ("slots", "mark", "feed")
 """The keys of no slot, but for those of records."""

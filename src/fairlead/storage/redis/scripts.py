@@ -48,9 +48,11 @@ def _text(source: str) -> ScriptText:
     return ScriptText(encoded, hashlib.sha1(encoded, usedforsecurity=False).hexdigest().encode())
 
 
-def _script(name: str, *before: str, flag: str = "", drains: bool = False, notes: bool = False) -> Script:
+def _script(
+    name: str, *before: str, flag: str = "", drains: bool = False, notes: bool = False, file: str | None = None
+) -> Script:
     """The script of this file, behind the files it builds upon; with `notes`, it notes what it changes."""
-    body = "\n".join((_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in (*before, name))
+    body = "\n".join((_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in (*before, file or name))
     if "tasks" in before:
         body = f"local NOTES = {str(notes).lower()}\n{body}"
     flags = "allow-oom" if drains else flag
@@ -62,6 +64,8 @@ class Writers(Struct, frozen=True):
     """The scripts that claim and change tasks."""
 
     claim: Script
+    claim_crowded: Script
+    """`claim`, where a queue has many lanes."""
     take: Script
     apply: Script
     settle: Script
@@ -74,15 +78,16 @@ _INDEXES: Final = ("sizes", "clock", "order", "basics", "listings", "tasks", "in
 
 
 def _writers(*, notes: bool) -> Writers:
-    def writer(name: str, *before: str) -> Script:
-        return _script(name, *before, drains=True, notes=notes)
+    def writer(name: str, *before: str, file: str | None = None) -> Script:
+        return _script(name, *before, drains=True, notes=notes, file=file)
 
     return Writers(
-        claim=writer("claim", *_TASKS, "lanes", "turns"),
+        claim=writer("claim", *_TASKS, "selection", "held", "lane_alone", "lanes", "turns"),
+        claim_crowded=writer("claim_crowded", *_TASKS, "selection", "held", "lanes", "turns", "views", file="claim"),
         take=writer("take", *_INDEXES),
         apply=writer("apply", *_INDEXES, "keyed", "lost", "pending"),
         settle=writer("settle", *_INDEXES),
-        claim_limited=writer("claim_limited", *_TASKS, "keyed", "limits", "lanes", "turns"),
+        claim_limited=writer("claim_limited", *_TASKS, "keyed", "limits", "selection", "lanes", "turns", "views"),
         take_limited=writer("take_limited", *_INDEXES, "keyed", "limits"),
     )
 
@@ -99,6 +104,7 @@ LOOK: Final = _script("look", *_TASKS, "keyed", "limits", drains=True)
 EXTEND: Final = _script("extend", *_INDEXES, drains=True)
 CURTAIL: Final = _script("curtail", *_INDEXES, drains=True)
 TIME: Final = _script("time", "clock", flag="no-writes")
+SELECT: Final = _script("select", drains=True)
 NOTES: Final = _script("notes", "clock", drains=True)
 NOTED: Final = _script("noted", *_TASKS, drains=True)
 DUE: Final = _script("due", "clock", "order", "beyond", flag="no-writes")

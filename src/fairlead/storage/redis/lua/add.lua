@@ -162,16 +162,23 @@ end
 for tree, ids in pairs(trees) do
   plant(base .. 'i' .. tree, ids)
 end
+count(base, counted, function(kind)
+  return ARGV[kinds[kind] + 1], ARGV[kinds[kind] + 2]
+end, true)
 local ready = {}
 for field, by in pairs(counted) do
-  local code, kind = string.sub(field, 10), kinds[string.sub(field, 1, 8)]
-  local queue = ARGV[kind + 1]
-  count(base, string.sub(field, 1, 9), code, by, queue, ARGV[kind + 2], true)
-  if code == 'q' then
+  if string.sub(field, 10) == 'q' then
+    local lane, kind = string.sub(field, 1, 9), kinds[string.sub(field, 1, 8)]
+    local queue = ARGV[kind + 1]
     ready[queue] = (ready[queue] or 0) + by
+    if ARGV[kind + 4] == '' then
+      local list = indexes['l' .. lane]
+      tell_head(base, queue, lane, list, 1, #list)
+    end
   end
 end
 for queue, times in pairs(ready) do
   ring(base .. 'b' .. queue, times)
 end
+write_news()
 return receipts

@@ -20,6 +20,10 @@ if ready == 1 then
   call('hset', base .. 'q' .. queue, lane, ARGV[3])
   call('hsetnx', base .. 'd', string.sub(lane, 1, 8), ARGV[3])
 end
+if ready == 1 or call('zrange', base .. 'l' .. lane, 0, 0)[1] == id then -- the views of the queue are to know
+  local entry = string.sub(lane, 9) .. struct.pack('>I7', ARGV[4]) .. id .. 'l' .. string.sub(lane, 1, 8)
+  call('xadd', base .. 'z' .. queue, 'nomkstream', 'maxlen', '~', LOGGED, '*', 'h', entry, 'c', ready == 1 and 1 or 0)
+end
 if ready <= RINGS then -- else it rang for those that are ready already
   local doorbell = base .. 'b' .. queue
   local rings = call('rpush', doorbell, 1)

@@ -37,27 +37,106 @@ local function store_all(list)
   end
 end
 
--- Count so many more tasks (or fewer) of a lane and state, and let the lists of lanes and kinds follow.
-local function count(base, lane, code, by, queue, descriptor, is_new)
-  local counts = base .. 'n'
-  local now = call('hincrby', counts, lane .. code, by)
-  if now == 0 then
-    call('hdel', counts, lane .. code)
-  end
-  if code == 'q' then
-    if now == 0 then
-      call('hdel', base .. 'q' .. queue, lane)
-      if call('exists', base .. 'q' .. queue) == 0 then
-        call('del', base .. 'b' .. queue) -- there is nothing left to ring for
-      end
-    elseif now == by then
-      call('hset', base .. 'q' .. queue, lane, descriptor)
+-- What changed about the lanes of queues, for their views (see views.lua): by the key of a queue's log.
+local news = {}
+
+-- An entry of a view: a lane by its head, so that entries of one priority are in the order of their heads. `list` is
+-- where the head was found: 'l' or, of tasks with concurrency keys, 'f'.
+local function entry_of(lane, list, ready_at, id)
+  return string.sub(lane, 9) .. struct.pack('>I7', ready_at) .. id .. list .. string.sub(lane, 1, 8)
+end
+
+local function is_keyed(descriptor)
+  return string.byte(descriptor) == 0x94 -- it has a fourth field
+end
+
+-- Have it known if the head of a lane is one of those that just came to it: ready_at, id, ... from one place of a list to
+-- another.
+local function tell_head(base, queue, lane, list, first, last)
+  local head = call('zrange', base .. 'l' .. lane, 0, 0, 'withscores')
+  for at = first + 1, last, 2 do
+    if list[at] == head[1] then
+      put(news, base .. 'z' .. queue, 'h', entry_of(lane, 'l', head[2], head[1]))
+      break
     end
   end
-  if is_new and now == by then
-    call('hsetnx', base .. 'd', string.sub(lane, 1, 8), descriptor)
+end
+
+-- Only where a queue has a log: while it has views.
+local function write_news()
+  for log, list in pairs(news) do
+    for first = 1, #list, PIECE do
+      call('xadd', log, 'nomkstream', 'maxlen', '~', LOGGED, '*', unpack(list, first, math.min(first + PIECE - 1, #list)))
+    end
   end
-  return now
+  news = {}
+end
+
+-- Let the list of a queue's ready lanes follow: `come` is lane, descriptor, ..., and `gone` is lanes.
+local function list_lanes(base, queue, come, gone)
+  local ready, by = base .. 'q' .. queue, 0
+  for first = 1, #come, PIECE do
+    by = by + call('hset', ready, unpack(come, first, math.min(first + PIECE - 1, #come)))
+  end
+  for first = 1, #gone, PIECE do
+    by = by - call('hdel', ready, unpack(gone, first, math.min(first + PIECE - 1, #gone)))
+  end
+  if by ~= 0 then
+    put(news, base .. 'z' .. queue, 'c', by)
+  end
+  if #gone > 0 and call('exists', ready) == 0 then
+    call('del', base .. 'b' .. queue, base .. 'z' .. queue) -- there is nothing left to ring for
+  end
+end
+
+-- Count more tasks, or fewer, of lanes and states: `counted` is how many by <lane><code>, and `described` tells the queue
+-- and the descriptor of a kind. The lists of lanes and kinds follow. Returns the numbers as they are then.
+local function count(base, counted, described, is_new)
+  local counts, fields, size, numbers = base .. 'n', {}, 0, {}
+  for field, by in pairs(counted) do
+    if by ~= 0 then
+      size = size + 1
+      fields[size] = field
+    end
+  end
+  local stored, none, kinds, come, gone = {}, {}, {}, {}, {}
+  for first = 1, size, PIECE do
+    for place, stood in ipairs(call('hmget', counts, unpack(fields, first, math.min(first + PIECE - 1, size)))) do
+      local field = fields[first + place - 1]
+      local by = counted[field]
+      local number = (stood or 0) + by
+      numbers[field] = number
+      if number == 0 then
+        none[#none + 1] = field
+      else
+        local last = #stored
+        stored[last + 1], stored[last + 2] = field, number
+      end
+      if number == 0 or number == by then
+        local queue, descriptor = described(string.sub(field, 1, 8))
+        if string.byte(field, 10) == 113 then -- 'q'
+          gone[queue] = gone[queue] or {}
+          if number == 0 then
+            table.insert(gone[queue], string.sub(field, 1, 9))
+          else
+            put(come, queue, string.sub(field, 1, 9), descriptor)
+          end
+        end
+        if is_new then
+          put(kinds, base .. 'd', string.sub(field, 1, 8), descriptor)
+        end
+      end
+    end
+  end
+  write('hset', counts, stored)
+  write('hdel', counts, none)
+  for key, list in pairs(kinds) do
+    write('hset', key, list)
+  end
+  for queue, lanes in pairs(gone) do
+    list_lanes(base, queue, come[queue] or {}, lanes)
+  end
+  return numbers
 end
 
 local function ring(doorbell, times)

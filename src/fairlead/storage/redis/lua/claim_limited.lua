@@ -1,48 +1,50 @@
 -- Take the best ready tasks that limits leave room for: what claim.lua does when there are limits or concurrency keys.
 --
--- KEYS, ARGV[1…11]  as in claim.lua
+-- KEYS, ARGV[1…13]  as in claim.lua
 -- ARGV     per queue: its name, its tables, how turns are shared, its limits (msgpack, see limits.lua), the limit of each
 --          key packed by itself
 --
--- Returns as claim.lua does, but never -1.
+-- Returns as claim.lua does, but never -1 and -2, and instead of 0 and 1 as many as 2 more if no task with a concurrency
+-- key waits.
 
-local lanes, queues = {}, {}
+local queues, has_view, has_keys = {}, false, false
 
 local function advance_keyed(lane)
   local head = call('zrange', lane.front, 0, 0, 'withscores')
   lane.id, lane.ready_at = head[1], tonumber(head[2])
 end
 
+equip = function(lane)
+  local queue, kind = lane.line.queue, lane.kind
+  lane.limits, lane.type, lane.keyed, lane.front = queue.limits, kind[2], kind[4], queue.base .. 'f' .. lane.name
+  lane.advance = lane.keyed and advance_keyed or advance
+end
+
+if not is_known() then
+  return { -4 }
+end
 for at = 1, #KEYS - 1 do
-  local base, first = KEYS[at], 7 + 5 * at
+  local base, first = KEYS[at], 9 + 5 * at
   local name = ARGV[first]
   local queue = queue_of(base, name, ARGV[first + 1], ARGV[first + 2])
-  queue.limits = limits_of(base, name, ARGV[first + 3], ARGV[first + 4])
+  queue.limits = limits_of(base, name, ARGV[first + 3], ARGV[first + 4], limit)
+  queue.taken_from = {}
   queues[at] = queue
-  local ready, keyed, kinds = call('hgetall', base .. 'q' .. name), {}, {}
-  for entry = 1, #ready, 2 do
-    local kind = cmsgpack.unpack(ready[entry + 1])
-    kinds[ready[entry]] = kind
-    if kind[4] then
-      keyed[#keyed + 1] = ready[entry]
-    end
+  if call('exists', base .. 'w' .. name) == 1 then
+    has_keys = true
+    look(queue.limits, now)
+    write_news()
   end
-  look(queue.limits, keyed, now)
-  for lane_name, kind in pairs(kinds) do
-    if admits(kind) then
-      local line = line_of_priority(queue, tonumber(string.sub(lane_name, 9)))
-      local lane = lane_in(line, lane_name)
-      lane.limits, lane.type, lane.keyed, lane.front = queue.limits, kind[2], kind[4], base .. 'f' .. lane_name
-      lane.advance = lane.keyed and advance_keyed or advance
-      lane.advance(lane)
-      lanes[#lanes + 1] = lane
-      if lane.id then
-        push(line.heap, lane)
-      end
+  local view, state = open_view(queue)
+  if state then
+    return { state }
+  elseif view then
+    has_view = true
+  else
+    line_up(queue, call('hgetall', base .. 'q' .. name))
+    for _, line in ipairs(queue.lines) do
+      order(line)
     end
-  end
-  for _, line in ipairs(queue.lines) do
-    line.head = line.heap[1]
   end
 end
 
@@ -54,32 +56,18 @@ local function take(lane, key, value, lease_end, alarm)
     call('zrem', lane.front, id)
   end
   lane.taken, lane.gone = lane.taken + 1, lane.gone + 1
+  lane.line.queue.taken_from[lane] = true
   if not value then
     return
   end
   if key then
     queue_off(limits.base, limits.name, lane.name, key, id)
-    come(limits.base, lane.name, key)
+    come(limits.base, limits.name, lane.name, key)
     count_running(limits.base, limits.name, key, 1)
   end
   count_start(limits, lane.type, key, now)
   lane.moved = lane.moved + 1
   hold(limits.base, id, value, lease_end, alarm)
-end
-
--- Let the line of its head have another one.
-local function step(line, is_left_out)
-  local lane = line.head
-  if not is_left_out then
-    lane.advance(lane)
-  end
-  if lane.id and not is_left_out then
-    sink(line.heap)
-  else
-    pop(line.heap)
-  end
-  line.head = line.heap[1]
-  line.queue.stale = true
 end
 
 local answer, size, number = { 0 }, 0, 0
@@ -94,7 +82,9 @@ while number < limit do
   end
   local lane = line.head
   local limits, id = lane.limits, lane.id
-  if is_shut(limits, lane.type, now) then
+  if is_closed(limits, now) then
+    line.queue.best, line.queue.stale = nil, false
+  elseif is_shut(limits, lane.type, now) then
     step(line, true)
   else
     local value = call('get', limits.base .. 't' .. id)
@@ -119,23 +109,31 @@ while number < limit do
         answer[#answer + 1] = after
       end
     end
-    step(line, false)
+    if number < limit then
+      step(line, false)
+    else
+      lane.advance(lane) -- nobody asks who is next in the line
+    end
   end
 end
 
-for _, lane in ipairs(lanes) do
-  if lane.gone > 0 then
-    local base = lane.limits.base
+for _, queue in ipairs(queues) do
+  local base, counted = queue.base, {}
+  for lane in pairs(queue.taken_from) do
+    counted[lane.name .. 'q'] = -lane.gone
+    counted[lane.name .. 'e'] = lane.moved
     if not lane.keyed then
       call('zremrangebyrank', lane.key, 0, lane.gone - 1)
     end
-    count(base, lane.name, 'q', -lane.gone, lane.limits.name)
-    if lane.moved > 0 then
-      count(base, lane.name, 'e', lane.moved)
-    end
   end
-end
-for _, queue in ipairs(queues) do
+  if next(counted) then
+    count(base, counted, function()
+      return queue.name
+    end)
+  end
+  close_view(queue)
   keep_dues(queue.limits, now)
 end
+write_news()
+answer[1] = answer[1] + (has_keys and 0 or 2) + (has_view and 0 or 4)
 return answer

@@ -8,6 +8,7 @@ local TREE = { s = 's', q = 'w', e = 'w', c = 'c', f = 'f', d = 'd', x = 'x' }
 
 local adds, removals, planted, uprooted, counted, rings = {}, {}, {}, {}, {}, {}
 local died = {} -- kinds of which tasks were removed
+local reached = {} -- lanes that tasks have come to
 
 -- Note that a task has changed, or with `how` '-' that it was removed, for the journal to learn of.
 local function note(base, id, how)
@@ -42,6 +43,7 @@ local function index(base, id, kind, was, status)
   end
   if to == 'q' then
     put(adds, base .. 'l' .. to_lane, status.ready_at, id)
+    reached[to_lane] = true
   end
   local from_clock, to_clock = was and was.clock, status and status.clock
   if from_clock and from_clock ~= to_clock then
@@ -96,6 +98,21 @@ local function stored_kind(base, kind)
   return found
 end
 
+-- Have the descriptors of these kinds at hand, as far as they are there.
+local function read_kinds(base, kinds)
+  local missing = {}
+  for kind in pairs(kinds) do
+    if not known_kinds[base .. kind] then
+      missing[#missing + 1] = kind
+    end
+  end
+  for at, descriptor in ipairs(#missing > 0 and call('hmget', base .. 'd', unpack(missing)) or {}) do
+    if descriptor then
+      known_kinds[base .. missing[at]] = { descriptor = descriptor, queue = cmsgpack.unpack(descriptor)[1] }
+    end
+  end
+end
+
 -- Where the status of a stored value begins, its kind, its keys, and how it stands. An error says that it is no task's.
 local function standing(base, value)
   local _, at, kind, keys = cmsgpack.unpack_limit(value, 3, 1)
@@ -118,10 +135,15 @@ local function flush(base)
   for tree, ids in pairs(planted) do
     plant(tree, ids)
   end
-  for field, by in pairs(counted) do
-    if by ~= 0 then
-      local kind = stored_kind(base, string.sub(field, 1, 8))
-      count(base, string.sub(field, 1, 9), string.sub(field, 10), by, kind.queue, kind.descriptor)
+  count(base, counted, function(kind)
+    local stored = stored_kind(base, kind)
+    return stored.queue, stored.descriptor
+  end)
+  for lane in pairs(reached) do
+    local kind = stored_kind(base, string.sub(lane, 1, 8))
+    if not is_keyed(kind.descriptor) then
+      local list = adds[base .. 'l' .. lane]
+      tell_head(base, kind.queue, lane, list, 1, #list)
     end
   end
   for kind in pairs(died) do
@@ -132,4 +154,5 @@ local function flush(base)
   for doorbell, times in pairs(rings) do
     ring(doorbell, times)
   end
+  write_news()
 end

@@ -12,10 +12,13 @@ local function line_of(base, lane, key)
 end
 
 -- Let the first task of a key come to the front of a lane.
-local function come(base, lane, key)
-  local head = call('zrange', line_of(base, lane, key), 0, 0, 'withscores')
+local function come(base, queue, lane, key)
+  local head, front = call('zrange', line_of(base, lane, key), 0, 0, 'withscores'), base .. 'f' .. lane
   if head[1] then
-    call('zadd', base .. 'f' .. lane, head[2], head[1])
+    call('zadd', front, head[2], head[1])
+    if call('zrange', front, 0, 0)[1] == head[1] then
+      put(news, base .. 'z' .. queue, 'h', entry_of(lane, 'f', head[2], head[1]))
+    end
   end
 end
 
@@ -37,7 +40,7 @@ end
 local function queue_off(base, queue, lane, key, id)
   call('zrem', line_of(base, lane, key), id)
   if call('zrem', base .. 'f' .. lane, id) == 1 then
-    come(base, lane, key)
+    come(base, queue, lane, key)
   end
   local waiting = base .. 'w' .. queue
   if call('hincrby', waiting, key, -1) == 0 then

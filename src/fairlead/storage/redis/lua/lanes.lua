@@ -1,47 +1,48 @@
--- Put in front of the scripts that claim: their common arguments (see claim.lua), which lanes they may take from, and the
--- lanes of one queue and priority, which are a line: they are in the same order under every table.
+-- Put in front of the scripts that claim, behind selection.lua: the lanes of one queue and priority, which are a line: they
+-- are in the same order under every table.
 --
 -- A queue is { base, name, tables, share, passed, top, lines }, a line { queue, priority, heap, head }, where the heap has
--- the lanes that have a task left, the one with the oldest head in front.
+-- the lanes that have a task left, the one with the oldest head in front. Not all of them need be in it: see views.lua.
 
-local now, grace, limit = moment(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local till = now + tonumber(ARGV[2])
-local first_turn, enough, worker, token = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8]
-
-local function set_of(list)
-  local set = {}
-  for _, member in ipairs(list) do
-    set[member] = true
-  end
-  return set
+-- Whether that set is there, if it is needed.
+local function is_known()
+  return not selected or call('sismember', selected, '!') == 1
 end
 
-local capabilities = set_of(cmsgpack.unpack(ARGV[9]))
-local types = ARGV[10] ~= '' and set_of(cmsgpack.unpack(ARGV[10]))
-local excluded = set_of(cmsgpack.unpack(ARGV[11]))
-
-local function admits(kind)
-  if excluded[kind[2]] or (types and not types[kind[2]]) then
-    return false
+-- Of each of these kinds whether the claim may take its tasks.
+local function admitted(kinds)
+  local verdicts = {}
+  for at, kind in ipairs(kinds) do
+    verdicts[at] = may_take(kind)
   end
-  for _, capability in ipairs(kind[3]) do
-    if not capabilities[capability] then
-      return false
+  for first = 1, selected and #kinds or 0, PIECE / 2 do
+    local last, asked = math.min(first + PIECE / 2 - 1, #kinds), {}
+    for at = first, last do
+      asked[#asked + 1], asked[#asked + 2] = '+' .. kinds[at][2], '-' .. kinds[at][2]
+    end
+    local told = call('smismember', selected, unpack(asked))
+    for at = first, last do
+      local place = 2 * (at - first) + 1
+      verdicts[at] = verdicts[at] and (told[place] == 1 or not knows_types) and told[place + 1] == 0
     end
   end
-  return true
+  return verdicts
 end
 
 local function queue_of(base, name, tables, share)
-  local queue = { base = base, name = name, tables = cmsgpack.unpack(tables), lines = {}, stale = true }
-  if share ~= '' then
-    local given = cmsgpack.unpack(share)
-    queue.share, queue.passed, queue.top = given, given[3], math.huge
+  return { base = base, name = name, rules = tables, turns = share, lines = {}, stale = false }
+end
+
+-- Read what most queues of a claim that has many of them are not asked for: they have no tasks.
+local function read_rules(queue)
+  queue.tables, queue.stale = cmsgpack.unpack(queue.rules), true
+  if queue.turns ~= '' then
+    local share = cmsgpack.unpack(queue.turns)
+    queue.share, queue.passed, queue.top = share, share[3], math.huge
     for _, rule in ipairs(queue.tables[1]) do
       queue.top = math.min(queue.top, rule[1])
     end
   end
-  return queue
 end
 
 local function line_of_priority(queue, priority)
@@ -50,16 +51,12 @@ local function line_of_priority(queue, priority)
       return line
     end
   end
+  if #queue.lines == 0 then
+    read_rules(queue)
+  end
   local line = { queue = queue, priority = priority, heap = {}, head = false }
   queue.lines[#queue.lines + 1] = line
   return line
-end
-
-local function lane_in(line, name)
-  return {
-    line = line, base = line.queue.base, name = name, key = line.queue.base .. 'l' .. name,
-    heads = {}, at = 1, taken = 0, gone = 0, moved = 0, fetch = 4, id = false, ready_at = false,
-  }
 end
 
 -- Let a lane's head be the next one it has; heads are fetched a few at a time, as they are needed.
@@ -72,6 +69,14 @@ local function advance(lane)
   end
   lane.id = lane.heads[lane.at]
   lane.ready_at = tonumber(lane.heads[lane.at + 1])
+end
+
+local function lane_in(line, name)
+  return {
+    line = line, base = line.queue.base, slot = line.queue.slot, queue = line.queue.name, name = name,
+    key = line.queue.base .. 'l' .. name, advance = advance,
+    heads = {}, at = 1, taken = 0, gone = 0, moved = 0, fetch = 4, id = false, ready_at = false,
+  }
 end
 
 local function is_older(lane, other)
@@ -109,4 +114,58 @@ local function pop(heap)
     heap[1] = last
     sink(heap)
   end
+end
+
+local open_view, close_view
+local read_on -- views.lua says how the lanes come to a line that are not all in it yet
+local equip -- claim_limited.lua says what else it needs to know of a lane
+
+-- Let the lanes of a queue come to its lines, all of them; `ready` is lane, descriptor, ...
+local function line_up(queue, ready)
+  local kinds = {}
+  for entry = 2, #ready, 2 do
+    kinds[#kinds + 1] = cmsgpack.unpack(ready[entry])
+  end
+  for at, verdict in ipairs(admitted(kinds)) do
+    if verdict then
+      local name = ready[2 * at - 1]
+      local lane = lane_in(line_of_priority(queue, tonumber(string.sub(name, 9))), name)
+      lane.kind = kinds[at]
+      if equip then
+        equip(lane)
+      end
+      lane.line.heap[#lane.line.heap + 1] = lane
+    end
+  end
+end
+
+-- Let each lane of a line have its head.
+local function order(line)
+  local lanes = line.heap
+  line.heap = {}
+  for _, lane in ipairs(lanes) do
+    lane.advance(lane)
+    if lane.id then
+      push(line.heap, lane)
+    end
+  end
+  line.head = line.heap[1]
+end
+
+-- Let a line have another head: its lane goes on, or takes no more part.
+local function step(line, is_over)
+  local lane = line.head
+  if not is_over then
+    lane.advance(lane)
+  end
+  if lane.id and not is_over then
+    sink(line.heap)
+  else
+    pop(line.heap)
+  end
+  if line.view then
+    read_on(line)
+  end
+  line.head = line.heap[1]
+  line.queue.stale = true
 end

@@ -7,16 +7,21 @@
 local LOOKS = 1000 -- how many keys that may go on a claim looks at
 local DUES_LIFE = 3600000 -- milliseconds that what is kept of rates outlives the last start that counts
 
-local function limits_of(base, name, limits, under)
+-- `most` is how many tasks are taken at most.
+local function limits_of(base, name, limits, under, most)
   local given = cmsgpack.unpack(limits)
   return {
-    base = base, name = name, whole = given[1], types = given[2], key = given[3], under = under, meters = {},
+    base = base, name = name, most = most, whole = given[1], types = given[2], key = given[3], under = under, meters = {},
     waiting = base .. 'w' .. name, looks = base .. 'k' .. name, dues = base .. 'g' .. name,
   }
 end
 
--- How many tasks of a queue are executing, of one type or of all.
-local function executing(limits, task_type)
+-- How many tasks of a queue are executing, of one type or of all; or more than that, where a limit is far off.
+local function executing(limits, limit, task_type)
+  local leased = call('zcard', limits.base .. 'e') -- of all queues of the slot
+  if leased + limits.most <= limit then
+    return leased
+  end
   if not limits.executing then
     limits.executing = {}
     local queues, stored = {}, call('hgetall', limits.base .. 'd')
@@ -79,13 +84,18 @@ end
 local function wide(limits, task_type)
   local found = {}
   if limits.whole[1] or limits.whole[2] then
-    found[1] = meter(limits, 'q', limits.whole, function() return executing(limits) end)
+    found[1] = meter(limits, 'q', limits.whole, function() return executing(limits, limits.whole[1]) end)
   end
-  local limit = limits.types[task_type]
+  local limit = task_type and limits.types[task_type]
   if limit then
-    found[#found + 1] = meter(limits, 't' .. task_type, limit, function() return executing(limits, task_type) end)
+    found[#found + 1] = meter(limits, 't' .. task_type, limit, function() return executing(limits, limit[1], task_type) end)
   end
   return found
+end
+
+-- Whether no task of a queue may start, of whatever type.
+local function is_closed(limits, now)
+  return (limits.whole[1] or limits.whole[2]) and opens_at(wide(limits)[1], now) > now
 end
 
 local function is_shut(limits, task_type, now)
@@ -120,9 +130,19 @@ local function close(limits, lane, key, id, till)
   call('hset', limits.waiting, '', limits.under)
 end
 
--- Let the keys come to the front that may go on by now, or were full by another limit. `lanes` are those of the queue
--- that have ready tasks with keys.
-local function look(limits, lanes, now)
+-- The lanes of a queue that have ready tasks with keys.
+local function keyed_lanes(limits)
+  local lanes, ready = {}, call('hgetall', limits.base .. 'q' .. limits.name)
+  for entry = 1, #ready, 2 do
+    if is_keyed(ready[entry + 1]) then
+      lanes[#lanes + 1] = ready[entry]
+    end
+  end
+  return lanes
+end
+
+-- Let the keys come to the front that may go on by now, or were full by another limit.
+local function look(limits, now)
   local under = call('hget', limits.waiting, '')
   if under and under ~= limits.under then
     local all = {}
@@ -142,10 +162,11 @@ local function look(limits, lanes, now)
       keys[#keys + 1] = key
     end
   end
+  local lanes = #keys > 0 and keyed_lanes(limits)
   for _, key in ipairs(keys) do
     call('zrem', limits.looks, key)
     for _, lane in ipairs(lanes) do
-      come(limits.base, lane, key)
+      come(limits.base, limits.name, lane, key)
     end
   end
 end

@@ -6,11 +6,6 @@
 --
 -- Returns 1.
 
-local lanes, ready = {}, call('hgetall', KEYS[1] .. 'q' .. ARGV[2])
-for entry = 1, #ready, 2 do
-  if cmsgpack.unpack(ready[entry + 1])[4] then
-    lanes[#lanes + 1] = ready[entry]
-  end
-end
-look(limits_of(KEYS[1], ARGV[2], ARGV[3], ARGV[4]), lanes, moment(ARGV[1]))
+look(limits_of(KEYS[1], ARGV[2], ARGV[3], ARGV[4], 0), moment(ARGV[1]))
+write_news()
 return 1

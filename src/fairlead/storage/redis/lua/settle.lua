@@ -56,6 +56,7 @@ local function take_down()
     stored[2 * at - 1], stored[2 * at] = keys[at], sub(value, 1, start) .. bytes
     note(base, id)
   end
+  read_kinds(base, lanes_of_kinds)
   for kind in pairs(lanes_of_kinds) do
     stored_kind(base, kind)
   end

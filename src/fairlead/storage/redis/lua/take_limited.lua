@@ -16,7 +16,7 @@ local till = now + tonumber(ARGV[2])
 
 local queues, argument = {}, 7
 for _ = 1, ARGV[6] do
-  queues[ARGV[argument]] = limits_of(base, ARGV[argument], ARGV[argument + 1], ARGV[argument + 2])
+  queues[ARGV[argument]] = limits_of(base, ARGV[argument], ARGV[argument + 1], ARGV[argument + 2], #ARGV)
   argument = argument + 3
 end
 
