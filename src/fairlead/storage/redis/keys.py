@@ -11,8 +11,8 @@ leads to its keys without a second index, and all that one operation touches is 
     d                descriptors of the kinds that have tasks    hash: kind -> msgpack [queue, type, capabilities], and
                                                                  behind them true for tasks with concurrency keys
     q<queue>         lanes of a queue that have ready tasks      hash: lane -> descriptor
-    h<queue> <name>  a view of those that a claim may look at    sorted set, see views.lua; expires
-    z<queue>         whose head became another one, for views    stream, expires
+    h<queue> <name>  a lane view, by its selection's name         sorted set, see views.lua; expires
+    z<queue>         what came to the front of lanes, for views   stream, expires
     s<name>          the types that claims select, or leave out  set, see select.lua; expires
     b<queue>         doorbell: a ring per new ready task         list, short, expires
     b <token>        doorbell of one claim that waits            list, short, expires
@@ -32,7 +32,8 @@ leads to its keys without a second index, and all that one operation touches is 
 
 A kind is a digest of (queue, type, capabilities) and whether there are concurrency keys; a lane is a kind and the digit
 of a priority. Ids are their 16 bytes. Every key goes when what it lists goes: with the last task of a slot nothing of
-the slot is left but its doorbells and what is kept of rates, which expire. These keys are of no slot:
+the slot is left but what expires: doorbells, lane views and their logs, and what is kept of rates. These keys are of no
+slot:
 
     {fl}slots        slots in use                                sorted set: slot by when it was last used, in seconds
     {fl}mark         the mark of the journal's current store     string

@@ -1,4 +1,5 @@
--- Put in front of the scripts that claim, behind lanes.lua: views of queues with many lanes.
+-- Put in front of the scripts that claim, behind lanes.lua: lane views, of queues with many lanes.
+-- See ADR 0171.
 --
 -- A view is a sorted set of entries (see basics.lua), one for each lane that such a claim may take from, by priority and in
 -- the order of their heads, so that a claim reads but the lanes that it takes from. It is made from the list of the
