@@ -89,52 +89,69 @@ local function list_lanes(base, queue, come, gone)
   end
 end
 
+-- Add to these counts, and return them as they are then: one by one, or if they are many all at once.
+local function add_up(counts, fields, counted)
+  local numbers, none, size = {}, {}, #fields
+  if size <= 4 then
+    for at, field in ipairs(fields) do
+      local number = call('hincrby', counts, field, counted[field])
+      numbers[at] = number
+      if number == 0 then
+        none[#none + 1] = field
+      end
+    end
+  else
+    local stored = {}
+    for first = 1, size, PIECE do
+      for place, stood in ipairs(call('hmget', counts, unpack(fields, first, math.min(first + PIECE - 1, size)))) do
+        local at = first + place - 1
+        local field = fields[at]
+        local number = (stood or 0) + counted[field]
+        numbers[at] = number
+        if number == 0 then
+          none[#none + 1] = field
+        else
+          local last = #stored
+          stored[last + 1], stored[last + 2] = field, number
+        end
+      end
+    end
+    write('hset', counts, stored)
+  end
+  write('hdel', counts, none)
+  return numbers
+end
+
 -- Count more tasks, or fewer, of lanes and states: `counted` is how many by <lane><code>, and `described` tells the queue
 -- and the descriptor of a kind. The lists of lanes and kinds follow. Returns the numbers as they are then.
 local function count(base, counted, described, is_new)
-  local counts, fields, size, numbers = base .. 'n', {}, 0, {}
+  local fields, numbers, come, gone = {}, {}, {}, {}
   for field, by in pairs(counted) do
     if by ~= 0 then
-      size = size + 1
-      fields[size] = field
+      fields[#fields + 1] = field
     end
   end
-  local stored, none, kinds, come, gone = {}, {}, {}, {}, {}
-  for first = 1, size, PIECE do
-    for place, stood in ipairs(call('hmget', counts, unpack(fields, first, math.min(first + PIECE - 1, size)))) do
-      local field = fields[first + place - 1]
-      local by = counted[field]
-      local number = (stood or 0) + by
-      numbers[field] = number
-      if number == 0 then
-        none[#none + 1] = field
-      else
-        local last = #stored
-        stored[last + 1], stored[last + 2] = field, number
+  for at, number in ipairs(add_up(base .. 'n', fields, counted)) do
+    local field = fields[at]
+    numbers[field] = number
+    if number == 0 or number == counted[field] then
+      local lane, queue, descriptor = string.sub(field, 1, 9), described(string.sub(field, 1, 8))
+      if string.byte(field, 10) == 113 then -- 'q'
+        come[queue] = come[queue] or {}
+        gone[queue] = gone[queue] or {}
+        if number == 0 then
+          table.insert(gone[queue], lane)
+        else
+          put(come, queue, lane, descriptor)
+        end
       end
-      if number == 0 or number == by then
-        local queue, descriptor = described(string.sub(field, 1, 8))
-        if string.byte(field, 10) == 113 then -- 'q'
-          gone[queue] = gone[queue] or {}
-          if number == 0 then
-            table.insert(gone[queue], string.sub(field, 1, 9))
-          else
-            put(come, queue, string.sub(field, 1, 9), descriptor)
-          end
-        end
-        if is_new then
-          put(kinds, base .. 'd', string.sub(field, 1, 8), descriptor)
-        end
+      if is_new then
+        call('hsetnx', base .. 'd', string.sub(field, 1, 8), descriptor)
       end
     end
   end
-  write('hset', counts, stored)
-  write('hdel', counts, none)
-  for key, list in pairs(kinds) do
-    write('hset', key, list)
-  end
-  for queue, lanes in pairs(gone) do
-    list_lanes(base, queue, come[queue] or {}, lanes)
+  for queue, lanes in pairs(come) do
+    list_lanes(base, queue, lanes, gone[queue])
   end
   return numbers
 end
