@@ -142,3 +142,10 @@ async def test_a_queue_whose_last_keyed_task_is_gone_is_claimed_from_as_before(s
     for is_plain in (True, False, True):
         assert store._claimer.is_plain(claim) is is_plain
         await store.claim(replace(claim, token=a_token()))
+
+
+async def test_the_tally_tells_the_oldest_task_of_each_of_many_lanes(store: RedisStore) -> None:
+    tasks = [a_task(type=f"type-{number}", ready_at=NOW - number) for number in range(1_203)]
+    await add(store, *tasks)
+    told = {tally.lane.type: tally.oldest_ready for tally in (await store.tally()).lanes}
+    assert told == {task.spec.type: task.status.ready_at for task in tasks}
