@@ -63,7 +63,7 @@ class Turns:
 
     def _next_of(self, queue: str, heads: Sequence[tuple[Candidate, Front]]) -> tuple[ServiceKey, Front]:
         turns = self._turns[queue]
-        if turns.share is None or len(heads) == 1:
+        if turns.share is None:
             (_, key), front = min(heads, key=lambda each: each[0][1])
             return key, front
         at, key = next_by_turns(turns.tables[0], turns.share, turns.passed, [candidate for candidate, _ in heads])

@@ -91,7 +91,7 @@ class OrderClauses:
         await add(store, *before, *at, *rivals)
         critical, high, medium, low = rivals
         served = [at[2], critical, before[2], at[1], high, before[1], at[0], medium, before[0], low]
-        assert ids(await store.claim(a_claim(limit=20, policy=policy))) == ids(served)
+        assert ids(await store.claim(a_claim(limit=20, policy=policy, passed=3))) == ids(served)
 
     async def test_promoted_and_critical_tasks_take_turns(self, store: Store) -> None:
         """C2: one of four goes to the promoted task that has waited longest, whatever lanes they are in."""
@@ -150,6 +150,15 @@ class OrderClauses:
         assert ids(await store.claim(replace(claim, limit=20, token=a_token()))) == expected(
             rest, replace(claim, limit=20)
         )
+
+    async def test_a_promoted_task_alone_in_its_queue_keeps_to_its_turns(self, store: Store) -> None:
+        """C2: with turns at every priority it is compared with other queues by its own rank until it is its turn."""
+        policy = Promote(share="all")
+        promoted = a_task(queue="b", priority=Priority.LOW, ready_at=NOW - policy.bound(Priority.LOW))
+        tasks = [promoted, *(a_task(queue="a", priority=Priority.HIGH, ready_at=NOW - wait) for wait in range(5))]
+        await add(store, *tasks)
+        claim = a_claim("a", "b", limit=2, policy=policy, passed=1)
+        assert ids(await store.claim(claim)) == expected(tasks, claim)
 
     async def test_a_head_start_makes_one_line_of_all_priorities(self, store: Store) -> None:
         """C2: by ready_at less the head start."""
