@@ -16,7 +16,7 @@
 --          how promoted tasks and others take turns (msgpack: [of how many turns, whether everywhere, how often others
 --          were served since a promoted task was]), or '' if they do not
 --
--- Returns 1 if tasks were left for their size alone, else 0, and 4 more if no queue has so many lanes that it has a view;
+-- Returns 1 if tasks were left for their size alone, else 0, and 4 more if no queue has many lanes, as far as is asked;
 -- then id, value, id, value, ... best first; at the end, id and !, and value of one that is no task's: before it the claim
 -- has stopped. Returns, and has taken nothing:
 --   -1  some of the tasks have concurrency keys: claim_limited.lua is to be called
@@ -27,7 +27,7 @@
 if not is_known() then
   return { -4 }
 end
-local queues, lines, slots, has_view = {}, {}, {}, false
+local queues, lines, slots = {}, {}, {}
 for at = 1, #KEYS - 1 do
   local base, first = KEYS[at], 11 + 3 * at
   slots[at] = { base = base, added = {}, removed = {}, counted = open_view and {}, queues = {} }
@@ -41,7 +41,6 @@ for at = 1, #KEYS - 1 do
     end
   end
   if view then
-    has_view = true
     if call('exists', base .. 'w' .. queue.name) == 1 then
       return { -1 } -- tasks with concurrency keys wait
     end
@@ -103,7 +102,7 @@ if close_view then
   end
 end
 write_news()
-if open_view and not has_view then
+if open_view and not is_crowded then
   answer[1] = answer[1] + 4
 end
 return answer

@@ -7,7 +7,7 @@
 -- Returns as claim.lua does, but never -1 and -2, and instead of 0 and 1 as many as 2 more if no task with a concurrency
 -- key waits.
 
-local queues, has_view, has_keys = {}, false, false
+local queues, has_keys = {}, false
 
 local function advance_keyed(lane)
   local head = call('zrange', lane.front, 0, 0, 'withscores')
@@ -38,9 +38,7 @@ for at = 1, #KEYS - 1 do
   local view, state = open_view(queue)
   if state then
     return { state }
-  elseif view then
-    has_view = true
-  else
+  elseif not view then
     line_up(queue, call('hgetall', base .. 'q' .. name))
     for _, line in ipairs(queue.lines) do
       order(line)
@@ -135,5 +133,5 @@ for _, queue in ipairs(queues) do
   keep_dues(queue.limits, now)
 end
 write_news()
-answer[1] = answer[1] + (has_keys and 0 or 2) + (has_view and 0 or 4)
+answer[1] = answer[1] + (has_keys and 0 or 2) + (is_crowded and 0 or 4)
 return answer

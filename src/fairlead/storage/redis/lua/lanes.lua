@@ -117,6 +117,7 @@ local function pop(heap)
 end
 
 local open_view, close_view
+local is_crowded = false -- whether any of the queues has many lanes
 local read_on -- views.lua says how the lanes come to a line that are not all in it yet
 local equip -- claim_limited.lua says what else it needs to know of a lane
 

@@ -217,6 +217,7 @@ open_view = function(queue)
   if lanes <= FEW then
     return nil
   end
+  is_crowded = true
   local view = { base = queue.base, name = queue.name, key = queue.base .. 'h' .. queue.name .. ' ' .. ARGV[12] }
   local count = math.min(limit, 64) + 2
   local entries = call('zrangebylex', view.key, '-', '+', 'limit', 0, count)
