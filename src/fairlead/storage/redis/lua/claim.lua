@@ -88,7 +88,7 @@ local function merge()
     lane.taken = lane.taken + 1
     if number < limit then
       step(line, false)
-    else
+    elseif line.view then
       lane.advance(lane) -- nobody asks who is next in the line
     end
   end

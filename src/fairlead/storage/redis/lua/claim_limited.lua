@@ -109,7 +109,7 @@ while number < limit do
     end
     if number < limit then
       step(line, false)
-    else
+    elseif line.view then
       lane.advance(lane) -- nobody asks who is next in the line
     end
   end

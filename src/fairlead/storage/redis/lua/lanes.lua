@@ -75,7 +75,7 @@ local function lane_in(line, name)
   return {
     line = line, base = line.queue.base, slot = line.queue.slot, queue = line.queue.name, name = name,
     key = line.queue.base .. 'l' .. name, advance = advance,
-    heads = {}, at = 1, taken = 0, gone = 0, moved = 0, fetch = 4, id = false, ready_at = false,
+    heads = {}, at = 1, taken = 0, gone = 0, moved = 0, fetch = math.min(4, limit), id = false, ready_at = false,
   }
 end
 
