@@ -64,7 +64,7 @@ def int8s(values: Sequence[int | None]) -> Int8s:
     return Int8s(_array(Int8s, len(values), _numbers(values, "q", 8) if values else b""))
 
 
-def int4s(values: Sequence[int]) -> Int4s:
+def int4s(values: Sequence[int | None]) -> Int4s:
     return Int4s(_array(Int4s, len(values), _numbers(values, "i", 4) if values else b""))
 
 

@@ -1,7 +1,8 @@
 """How tasks are claimed.
 
-An order of service with one table is a sort, which the database does in the same statement that takes the tasks. One
-that draws a table for each turn is merged here from the lanes' heads; the tasks chosen are then taken by their ids.
+An order of service with one table is a sort, which the database does in the same statement that takes the tasks; also
+where promoted tasks take turns with others at the top, by another sort. One that draws a table for each turn, or where
+tasks take turns everywhere, is merged here from the lanes' heads; the tasks chosen are then taken by their ids.
 """
 
 from __future__ import annotations
@@ -14,20 +15,19 @@ from msgspec.structs import replace
 
 from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import Instant
-from fairlead.core.queues.order import Line, ServiceKey, Table, service_key
+from fairlead.core.queues.order import Line, ServiceKey, Table, service_key, top_rank
 from fairlead.core.task import Lane, Priority, Task
-from fairlead.storage.lane_merge import merge
+from fairlead.storage.lane_merge import Head, merge
 from fairlead.storage.postgres import binary_arrays
 from fairlead.storage.postgres.binary_arrays import Packed
-from fairlead.storage.postgres.claim_limited import LimitedClaim
+from fairlead.storage.postgres.claim_limited import LimitedClaim, rest_of
 from fairlead.storage.postgres.connection.pool import Connections
 from fairlead.storage.postgres.connection.session import Row, Session
 from fairlead.storage.postgres.rows import claimed_tasks, task_id_of, tasks_in
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.postgres.url import Address
 from fairlead.storage.quarantine import Quarantine
-from fairlead.storage.values import Claim, QueueOrder
+from fairlead.storage.values import Claim
 
 _SPARE: Final = 8
 """Candidates beyond the limit, for those that others take meanwhile, where no others were met lately."""
@@ -36,6 +36,10 @@ _WIDEST: Final = 16_384
 _TRIES: Final = 8
 _KEYED: Final = -1
 """Instead of a number of candidates: some have concurrency keys, and nothing was taken."""
+_SHARING: Final = -2
+"""Instead of a number of candidates: some take turns with others, and nothing was taken."""
+_SHARED_FOR: Final = 64
+"""For so many claims it is taken for granted that some tasks take turns, once some do."""
 
 
 class Claimer:
@@ -52,7 +56,9 @@ class Claimer:
         """Candidates beyond the limit that the next claim looks at."""
         self._keyed: set[str] = set()
         """Queues that have tasks with concurrency keys, or had: claims need not find out again."""
-        self._lines: tuple[tuple[QueueOrder, ...], tuple[Packed, ...]] | None = None
+        self._sharing = 0
+        """For how many more claims it is taken for granted that some tasks take turns."""
+        self._lines: tuple[tuple[tuple[str, Table], ...], tuple[Packed, ...]] | None = None
         """The order of service of the last claim, and its columns: mostly that of the next is the same."""
 
     async def claim(self, claim: Claim) -> list[Task]:
@@ -79,16 +85,19 @@ class Claimer:
 
     async def _take(self, claim: Claim, tasks: list[Task], spoilt: list[Exception]) -> None:
         """Take the best ready tasks, beside those that were taken; why some of them cannot be read, in `spoilt`."""
-        single = all(len(order.tables) == 1 for order in claim.queues)
         reach = first_reach = _reach(claim.limit - len(tasks) + self._spare)
+        self._sharing = max(self._sharing - 1, 0)
         for _ in range(_TRIES):
-            left = replace(claim, limit=claim.limit - len(tasks)) if tasks else claim
+            left = rest_of(claim, tasks) if tasks else claim
             if claim.limited or any(order.queue in self._keyed for order in claim.queues):
                 tasks += await self._limited(left, reach, spoilt)
                 return
-            taken, candidates = await (self._sorted if single else self._drawn)(left, reach, spoilt)
-            if candidates < 0:
+            taken, candidates = await self._chosen(left, reach, spoilt)
+            if candidates == _KEYED:
                 self._keyed.update(order.queue for order in claim.queues)
+                continue
+            if candidates == _SHARING:
+                self._sharing = _SHARED_FOR
                 continue
             tasks += taken
             if len(tasks) == claim.limit or (candidates < reach and (tasks or not candidates)):
@@ -96,6 +105,13 @@ class Claimer:
             # Others were taking the candidates: look further.
             reach = min(reach * 4, _WIDEST)
         self._learn(claim.limit, alone=reach == first_reach)
+
+    async def _chosen(self, claim: Claim, reach: int, spoilt: list[Exception]) -> tuple[list[Task], int]:
+        """The tasks taken, and how many candidates there were."""
+        shares = [order.share for order in claim.queues if order.share is not None] if self._sharing else ()
+        if any(len(order.tables) > 1 for order in claim.queues) or any(share.everywhere for share in shares):
+            return await self._drawn(claim, reach, spoilt)
+        return await self._sorted(claim, reach, spoilt, by_turns=bool(shares))
 
     def _learn(self, limit: int, *, alone: bool) -> None:
         """Have the next claim look far enough at once: further if others were met, a little less far if not."""
@@ -110,9 +126,11 @@ class Claimer:
 
         return await self._connections.transaction(work)
 
-    async def _sorted(self, claim: Claim, reach: int, spoilt: list[Exception]) -> tuple[list[Task], int]:
+    async def _sorted(
+        self, claim: Claim, reach: int, spoilt: list[Exception], *, by_turns: bool
+    ) -> tuple[list[Task], int]:
         rows = await self._connections.fetch(
-            self._statements.reaching("claim.best", reach),
+            self._statements.best(reach, by_turns=by_turns),
             (
                 *_lease(claim),
                 claim.limit,
@@ -120,19 +138,19 @@ class Claimer:
                 _types(claim),
                 binary_arrays.texts(sorted(claim.excluded_types)),
                 *self._packed_lines(claim),
+                *_turns(claim),
             ),
         )
         candidates = int(rows[0][0])
         if rows[0][1] is None:
             return [], candidates
         tasks = claimed_tasks(rows, claim, spoilt)
-        tables = {order.queue: order.tables[0] for order in claim.queues}
-        tasks.sort(key=lambda task: _service_key(tables[task.spec.queue], task, task.status.started_at or 0))
-        return tasks, candidates
+        return _in_turn(claim, tasks) if by_turns else _by_rank(claim, tasks), candidates
 
     def _packed_lines(self, claim: Claim) -> tuple[Packed, ...]:
-        if self._lines is None or self._lines[0] != claim.queues:
-            self._lines = claim.queues, _lines(claim)
+        tables = tuple((order.queue, order.tables[0]) for order in claim.queues)
+        if self._lines is None or self._lines[0] != tables:
+            self._lines = tables, _lines(claim)
         return self._lines[1]
 
     async def _drawn(self, claim: Claim, reach: int, spoilt: list[Exception]) -> tuple[list[Task], int]:
@@ -171,8 +189,28 @@ def _in_order(claim: Claim, heads: Sequence[Row], reach: int) -> list[TaskId]:
     return [task_id for _, task_id in merge(replace(claim, limit=reach).dated(now), lanes)]
 
 
-def _service_key(table: Table, task: Task, now: Instant) -> ServiceKey:
-    return service_key(table, task.status.priority, task.status.ready_at, task.spec.id, now)
+def _by_rank(claim: Claim, tasks: list[Task]) -> list[Task]:
+    """The tasks of a claim, best first."""
+    tables = {order.queue: order.tables[0] for order in claim.queues}
+
+    def key(task: Task) -> ServiceKey:
+        status = task.status
+        return service_key(
+            tables[task.spec.queue], status.priority, status.ready_at, task.spec.id, status.started_at or 0
+        )
+
+    return sorted(tasks, key=key) if len(tasks) > 1 else tasks
+
+
+def _in_turn(claim: Claim, tasks: Sequence[Task]) -> list[Task]:
+    """The tasks of a claim, best first, where some take turns."""
+    lanes: dict[Lane, list[Head]] = {}
+    for task in tasks:
+        # Only queue and priority matter to the order.
+        lane = Lane(task.spec.queue, "", (), task.status.priority)
+        lanes.setdefault(lane, []).append((task.status.ready_at, task.id, task))
+    dated = replace(claim, limit=len(tasks)).dated(tasks[0].status.started_at or 0) if tasks else claim
+    return [task for *_, task in merge(dated, [(lane, iter(sorted(heads))) for lane, heads in lanes.items()])]
 
 
 def _reach(wanted: int) -> int:
@@ -202,6 +240,20 @@ def _lines(claim: Claim) -> tuple[Packed, ...]:
         binary_arrays.texts([_listed([step.after for step in line.steps]) for _, _, line in lines]),
         binary_arrays.texts([_listed(_ranks(line)) for _, _, line in lines]),
     )
+
+
+def _turns(claim: Claim) -> tuple[Packed, ...]:
+    """How promoted tasks and others take turns, as columns beside those of `_lines`."""
+    tops: list[int | None] = []
+    dues: list[int | None] = []
+    passed: list[int] = []
+    for order in claim.queues:
+        share, table = order.share, order.tables[0]
+        times = len(table)
+        tops += [None if share is None or share.everywhere else top_rank(table)] * times
+        dues += [None if share is None else share.due] * times
+        passed += [order.passed] * times
+    return binary_arrays.int4s(tops), binary_arrays.int4s(dues), binary_arrays.int4s(passed)
 
 
 def _ranks(line: Line) -> list[int]:

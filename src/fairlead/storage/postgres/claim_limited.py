@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.queues.limits import NEVER, Limits
+from fairlead.core.queues.order import passed_after
 from fairlead.core.task import Lane, Priority, Task
 from fairlead.storage.claim_limits import (
     QUEUE_NAME,
@@ -34,7 +35,7 @@ from fairlead.storage.postgres.connection.session import Row, Session
 from fairlead.storage.postgres.rows import claimed_tasks, task_id_of
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.postgres.url import Address
-from fairlead.storage.values import Claim, Usage, Used
+from fairlead.storage.values import Claim, QueueOrder, Usage, Used
 
 _TRIES: Final = 8
 _written: Final = msgspec.json.Encoder().encode
@@ -80,8 +81,7 @@ class LimitedClaim:
         await self._fetch("limits.wake", self._queues, binary_arrays.texts(unders), self._claim.now, horizons, NEVER)
         tasks: list[Task] = []
         for _ in range(_TRIES):
-            left = replace(self._claim, limit=self._claim.limit - len(tasks), queues=_turned(self._claim, len(tasks)))
-            taken, more = await self._round(left, reach)
+            taken, more = await self._round(rest_of(self._claim, tasks), reach)
             tasks += taken
             if len(tasks) == self._claim.limit or not more:
                 break
@@ -261,12 +261,16 @@ def _keyed_fronts(rows: Sequence[Row]) -> list[_KeyedFront]:
     ]
 
 
-def _turned(claim: Claim, turn: int) -> tuple[Any, ...]:
-    """The queues of the rest of a claim: their tables go on where they were."""
-    return tuple(
-        replace(order, tables=tuple(order.tables[(turn + at) % len(order.tables)] for at in range(len(order.tables))))
-        for order in claim.queues
-    )
+def rest_of(claim: Claim, taken: Sequence[Task]) -> Claim:
+    """What is left of a claim: its tables and its turns go on where they were."""
+    return replace(claim, limit=claim.limit - len(taken), queues=tuple(_turned(order, taken) for order in claim.queues))
+
+
+def _turned(order: QueueOrder, taken: Sequence[Task]) -> QueueOrder:
+    tables = tuple(order.tables[(len(taken) + at) % len(order.tables)] for at in range(len(order.tables)))
+    statuses = [task.status for task in taken if task.spec.queue == order.queue]
+    served = [(status.priority, (status.started_at or status.ready_at) - status.ready_at) for status in statuses]
+    return replace(order, tables=tables, passed=passed_after(order.turns, served))
 
 
 def _counts(limits: Limits) -> bool:

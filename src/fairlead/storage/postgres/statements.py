@@ -23,7 +23,6 @@ _PREPARED: Final = frozenset(
         "change.settle",
         "change.apply",
         "change.fold_tally",
-        "claim.best",
         "claim.heads",
         "claim.take",
         "limits.wake",
@@ -71,6 +70,15 @@ class Statements:
         if statement is None:
             text = self.text(name).replace("{reach}", str(reach))
             statement = self._made[name, reach] = Statement(text, prepared=name in _PREPARED)
+        return statement
+
+    def best(self, reach: int, *, by_turns: bool) -> Statement:
+        """The claim that looks at so many candidates, of which some take turns with others or none does."""
+        order = "claim.by_turns" if by_turns else "claim.by_rank"
+        statement = self._made.get((order, reach))
+        if statement is None:
+            text = self.text("claim.best").replace("{candidates}", self.text(order)).replace("{reach}", str(reach))
+            statement = self._made[order, reach] = Statement(text, prepared=True)
         return statement
 
     def text(self, name: str) -> str:
