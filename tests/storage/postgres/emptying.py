@@ -43,6 +43,11 @@ def empty(url: str, *, thoroughly: bool = False) -> None:
             "look",
             "due",
             "route",
+            "bound",
+            "lowered",
+            "type_set_member",
+            "type_set",
+            "lane_group",
             "feed",
             "feed_end",
         )

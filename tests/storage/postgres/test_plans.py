@@ -29,11 +29,12 @@ from tests.servers.postgres import PostgresServer
 
 _FILL = """
 INSERT INTO fairlead.task (
-    id, ready_at, timeout, alarm, created_at, version, beats, attempts, route, priority, state, cancel_asked, rest, spec
+    id, ready_at, timeout, alarm, created_at, version, beats, attempts, route, lane_group, priority, state,
+    cancel_asked, rest, spec
 )
 SELECT
     g.id::uuid, n, 1000000,
-    CASE WHEN n % 10 < 5 THEN NULL ELSE 2000000000000000 + n END, n, 1, 0, 0, r.id, n % 4,
+    CASE WHEN n % 10 < 5 THEN NULL ELSE 2000000000000000 + n END, n, 1, 0, 0, r.id, r.lane_group, n % 4,
     CASE WHEN n % 10 < 5 THEN 1 ELSE 3 END, false, s.rest,
     -- Behind three bytes of an array and two of a text.
     overlay(s.spec PLACING convert_to(g.id, 'UTF8') FROM 6)
@@ -65,8 +66,9 @@ class Explaining:
 
     async def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Row]:
         text = statement.text.decode()
-        rows = await self._session.fetch(Statement(f"EXPLAIN {text}", prepared=False), parameters)
-        self.plans.append(Plan(text, [str(line) for (line,) in rows]))
+        if not text.startswith("LOCK "):
+            rows = await self._session.fetch(Statement(f"EXPLAIN {text}", prepared=False), parameters)
+            self.plans.append(Plan(text, [str(line) for (line,) in rows]))
         return await self._inner.fetch(statement, parameters)
 
     async def transaction(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -109,7 +111,7 @@ async def explained(request: pytest.FixtureRequest, full_url: str) -> Any:
     store = await open_postgres(full_url)
     address = parse(full_url if request.param else f"{full_url}?prepare=off")
     explaining = Explaining(store._connections, address)
-    for part in (store, store._adder, store._claimer, store._changer):
+    for part in (store, store._adder, store._claimer, store._claimer._bounds, store._routes, store._changer):
         part._connections = explaining
     yield store, explaining
     await store.close()
@@ -130,13 +132,20 @@ async def test_no_statement_reads_all_tasks(explained: tuple[PostgresStore, Expl
         assert plan.whole_reads() == [], "\n".join([plan.statement, *plan.lines])
 
 
-async def test_a_claim_reads_lane_heads_from_their_index(explained: tuple[PostgresStore, Explaining]) -> None:
+@pytest.mark.parametrize(
+    ("types", "index"), [(None, "task_group"), (["work"], "task_group"), (["other"], "task_ready")]
+)
+async def test_a_claim_reads_the_first_tasks_from_their_index(
+    explained: tuple[PostgresStore, Explaining], types: Sequence[str] | None, index: str
+) -> None:
     store, explaining = explained
-    await store.claim(a_claim(limit=10, policy=Promote()))
-    (plan,) = [plan for plan in explaining.plans if "candidate AS" in plan.statement]
-    text = "\n".join(plan.lines)
-    assert "using task_ready on task" in text
-    assert "Tid Scan on task" in text
+    await store.claim(a_claim(limit=10, policy=Promote(), types=types))
+    plans = [plan for plan in explaining.plans if "candidate AS" in plan.statement]
+    assert plans
+    for plan in plans:
+        text = "\n".join(plan.lines)
+        assert f"using {index} on task" in text
+        assert "Tid Scan on task" in text
 
 
 async def test_a_settle_finds_its_tasks_by_id(explained: tuple[PostgresStore, Explaining]) -> None:
@@ -157,6 +166,11 @@ async def _work(store: PostgresStore) -> None:
     await store.add(some_tasks(3), now=NOW, bounds={"default": 10})
     claimed = await store.claim(a_claim(limit=100, policy=Promote()))
     await store.claim(a_claim(limit=10, policy=Weighted()))
+    for types in (["work"], ["other"]):
+        claim = a_claim(limit=10, types=types)
+        await store.claim(claim)
+        store._claimer._bounds.move_after = 1
+        await store._claimer._bounds.passed_over(claim, 0)
     await store.extend([Beat(task.id, a_token()) for task in claimed], lease=0, now=NOW, grace=0)
     await store.curtail(lease=0, limit=100, now=NOW)
     await store.apply([a_settle(task, Completed(None)) for task in claimed])
@@ -167,3 +181,4 @@ async def _work(store: PostgresStore) -> None:
     await store.due(NOW, 100, (NOW, TaskId("f" * 32)))
     await store.tally()
     await store._fold()
+    await store._forget()

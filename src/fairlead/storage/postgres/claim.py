@@ -20,7 +20,14 @@ from fairlead.core.task import Lane, Priority, Task
 from fairlead.storage.lane_merge import Head, merge
 from fairlead.storage.postgres import binary_arrays
 from fairlead.storage.postgres.binary_arrays import Packed
-from fairlead.storage.postgres.claim_limited import LimitedClaim, rest_of
+from fairlead.storage.postgres.bounds import Bounds, LaneSurvey
+from fairlead.storage.postgres.claim_limited import (
+    FIRST_OF_LANES,
+    FIRST_OF_ROUTES,
+    LimitedClaim,
+    rest_of,
+    types_of,
+)
 from fairlead.storage.postgres.connection.pool import Connections
 from fairlead.storage.postgres.connection.session import Row, Session
 from fairlead.storage.postgres.rows import claimed_tasks, task_id_of, tasks_in
@@ -38,6 +45,18 @@ _KEYED: Final = -1
 """Instead of a number of candidates: some have concurrency keys, and nothing was taken."""
 _SHARING: Final = -2
 """Instead of a number of candidates: some take turns with others, and nothing was taken."""
+_TOO_FAR: Final = -3
+"""Instead of a number of candidates: they are behind too many that may not be taken, and nothing was taken."""
+_FORGOTTEN: Final = -4
+"""Instead of a number of candidates: the type set is not there any more, and nothing was taken."""
+_OTHER_TYPES: Final = -5
+"""Instead of a number of candidates: there are types that may not be taken after all, and nothing was taken."""
+_OF_ALL: Final = "claim.of_all"
+_OF_ROUTES: Final = "claim.of_routes"
+_OF_FIRST: Final = "claim.of_first"
+_OF_GROUPS: Final = "claim.of_groups"
+"""Where a claim looks for candidates."""
+_NONE: Final = binary_arrays.texts([])
 _SHARED_FOR: Final = 64
 """For so many claims it is taken for granted that some tasks take turns, once some do."""
 
@@ -54,8 +73,7 @@ class Claimer:
         self._quarantine = quarantine
         self._spare = _SPARE
         """Candidates beyond the limit that the next claim looks at."""
-        self._keyed: set[str] = set()
-        """Queues that have tasks with concurrency keys, or had: claims need not find out again."""
+        self._bounds = Bounds(connections, statements, address)
         self._sharing = 0
         """For how many more claims it is taken for granted that some tasks take turns."""
         self._lines: tuple[tuple[tuple[str, Table], ...], tuple[Packed, ...]] | None = None
@@ -87,58 +105,58 @@ class Claimer:
         """Take the best ready tasks, beside those that were taken; why some of them cannot be read, in `spoilt`."""
         reach = first_reach = _reach(claim.limit - len(tasks) + self._spare)
         self._sharing = max(self._sharing - 1, 0)
+        survey = await self._bounds.survey(claim)
+        heads = _OF_ALL if survey.all_types else _OF_ROUTES if survey.few else _OF_GROUPS
+        passed_over = False
         for _ in range(_TRIES):
             left = rest_of(claim, tasks) if tasks else claim
-            if claim.limited or any(order.queue in self._keyed for order in claim.queues):
-                tasks += await self._limited(left, reach, spoilt)
-                return
-            taken, candidates = await self._chosen(left, reach, spoilt)
-            if candidates == _KEYED:
-                self._keyed.update(order.queue for order in claim.queues)
-                continue
-            if candidates == _SHARING:
-                self._sharing = _SHARED_FOR
-                continue
-            tasks += taken
-            if len(tasks) == claim.limit or (candidates < reach and (tasks or not candidates)):
+            if claim.limited or survey.keyed:
+                tasks += await self._limited(left, reach, spoilt, survey)
                 break
-            # Others were taking the candidates: look further.
-            reach = min(reach * 4, _WIDEST)
-        self._learn(claim.limit, alone=reach == first_reach)
+            taken, candidates = await self._chosen(left, reach, spoilt, heads, survey.type_set)
+            if candidates == _KEYED:
+                survey.keyed = True
+            elif candidates == _SHARING:
+                self._sharing = _SHARED_FOR
+            elif candidates == _OTHER_TYPES:
+                survey.all_types, heads = False, _OF_ROUTES
+            elif candidates == _TOO_FAR:
+                # Most are behind a bound once it has moved, or not much further; the rest goes by lanes.
+                heads, reach = (_OF_FIRST, first_reach) if passed_over else (heads, min(reach * 8, _WIDEST))
+                passed_over = True
+                await self._bounds.passed_over(claim, survey.type_set)
+            elif candidates == _FORGOTTEN:
+                self._bounds.forget()
+                survey = await self._bounds.survey(claim)
+            else:
+                tasks += taken
+                if len(tasks) == claim.limit or (candidates < reach and (tasks or not candidates)):
+                    break
+                # Others were taking the candidates: look further.
+                reach = min(reach * 4, _WIDEST)
+        self._learn(claim.limit, alone=passed_over or reach == first_reach)
+        if tasks:
+            await self._bounds.took(claim, survey.type_set, tasks)
 
-    async def _chosen(self, claim: Claim, reach: int, spoilt: list[Exception]) -> tuple[list[Task], int]:
+    async def _chosen(
+        self, claim: Claim, reach: int, spoilt: list[Exception], heads: str, type_set: int
+    ) -> tuple[list[Task], int]:
         """The tasks taken, and how many candidates there were."""
         shares = [order.share for order in claim.queues if order.share is not None] if self._sharing else ()
         if any(len(order.tables) > 1 for order in claim.queues) or any(share.everywhere for share in shares):
-            return await self._drawn(claim, reach, spoilt)
-        return await self._sorted(claim, reach, spoilt, by_turns=bool(shares))
-
-    def _learn(self, limit: int, *, alone: bool) -> None:
-        """Have the next claim look far enough at once: further if others were met, a little less far if not."""
-        if alone:
-            self._spare = max(self._spare * 15 // 16, _SPARE)
-        else:
-            self._spare = min(max(self._spare * 2, limit), _MOST_SPARE)
-
-    async def _limited(self, claim: Claim, reach: int, spoilt: list[Exception]) -> list[Task]:
-        async def work(session: Session) -> list[Task]:
-            return await LimitedClaim(session, self._statements, self._address, claim, spoilt).run(reach)
-
-        return await self._connections.transaction(work)
-
-    async def _sorted(
-        self, claim: Claim, reach: int, spoilt: list[Exception], *, by_turns: bool
-    ) -> tuple[list[Task], int]:
+            rows, candidates = await self._drawn(claim, reach, heads, type_set)
+            return claimed_tasks(rows, claim, spoilt), candidates
+        by_turns = bool(shares)
         rows = await self._connections.fetch(
-            self._statements.best(reach, by_turns=by_turns),
+            self._statements.best(reach, heads, by_turns=by_turns),
             (
                 *_lease(claim),
                 claim.limit,
                 binary_arrays.texts(sorted(claim.capabilities)),
-                _types(claim),
-                binary_arrays.texts(sorted(claim.excluded_types)),
+                type_set,
                 *self._packed_lines(claim),
                 *_turns(claim),
+                *(() if heads == _OF_GROUPS else types_of(claim)),
             ),
         )
         candidates = int(rows[0][0])
@@ -147,32 +165,46 @@ class Claimer:
         tasks = claimed_tasks(rows, claim, spoilt)
         return _in_turn(claim, tasks) if by_turns else _by_rank(claim, tasks), candidates
 
+    def _learn(self, limit: int, *, alone: bool) -> None:
+        """Have the next claim look far enough at once: further if others were met, a little less far if not."""
+        if alone:
+            self._spare = max(self._spare * 15 // 16, _SPARE)
+        else:
+            self._spare = min(max(self._spare * 2, limit), _MOST_SPARE)
+
+    async def _limited(self, claim: Claim, reach: int, spoilt: list[Exception], survey: LaneSurvey) -> list[Task]:
+        async def work(session: Session) -> list[Task]:
+            limited = LimitedClaim(session, self._statements, self._address, claim, spoilt)
+            return await limited.run(reach, few=survey.few, type_set=survey.type_set)
+
+        return await self._connections.transaction(work)
+
     def _packed_lines(self, claim: Claim) -> tuple[Packed, ...]:
         tables = tuple((order.queue, order.tables[0]) for order in claim.queues)
         if self._lines is None or self._lines[0] != tables:
             self._lines = tables, _lines(claim)
         return self._lines[1]
 
-    async def _drawn(self, claim: Claim, reach: int, spoilt: list[Exception]) -> tuple[list[Task], int]:
-        heads = await self._connections.fetch(
-            self._statements.reaching("claim.heads", reach),
-            (
-                binary_arrays.texts([order.queue for order in claim.queues]),
-                binary_arrays.texts(sorted(claim.capabilities)),
-                _types(claim),
-                binary_arrays.texts(sorted(claim.excluded_types)),
-                False,
-            ),
+    async def _drawn(self, claim: Claim, reach: int, heads: str, type_set: int) -> tuple[list[Row], int]:
+        """The rows of the tasks taken, and how many candidates there were."""
+        parameters = (
+            binary_arrays.texts([order.queue for order in claim.queues]),
+            binary_arrays.texts(sorted(claim.capabilities)),
+            type_set,
+            _NONE,
+            _NONE,
+            *types_of(claim),
         )
-        if not heads:
-            return [], 0
-        if any(keyed for *_, keyed, _, _ in heads):
+        ((keyed,),) = await self._connections.fetch(self._statements["claim.keyed"], parameters[:2])
+        if keyed:
             return [], _KEYED
-        rows = await self._connections.fetch(
-            self._statements["claim.take"],
-            (*_lease(claim), claim.limit, binary_arrays.uuids(_in_order(claim, heads, reach))),
-        )
-        return claimed_tasks(rows, claim, spoilt), len(heads)
+        first = FIRST_OF_ROUTES if heads in (_OF_ALL, _OF_ROUTES) else FIRST_OF_LANES
+        found = await self._connections.fetch(self._statements.heads(reach, first), parameters)
+        known = [row for row in found if row[4] is not None]
+        if not known:
+            return [], 0
+        take = (*_lease(claim), claim.limit, binary_arrays.uuids(_in_order(claim, known, reach)))
+        return await self._connections.fetch(self._statements["claim.take"], take), len(known)
 
 
 def _in_order(claim: Claim, heads: Sequence[Row], reach: int) -> list[TaskId]:
@@ -222,38 +254,33 @@ def _lease(claim: Claim) -> tuple[Any, ...]:
     return claim.now, claim.lease, claim.grace, claim.token, claim.worker
 
 
-def _types(claim: Claim) -> Packed | None:
-    return None if claim.types is None else binary_arrays.texts(sorted(claim.types))
-
-
 def _lines(claim: Claim) -> tuple[Packed, ...]:
-    """The order of service as columns, one row per queue and priority."""
-    lines = [
-        (order.queue, priority, line)
-        for order in claim.queues
-        for priority, line in zip(Priority, order.tables[0], strict=True)
-    ]
+    """The queues and where their lines begin, and the order of service as columns: one row per table and priority."""
+    tables: dict[Table, int] = {}
+    begins = [tables.setdefault(order.tables[0], 1 + len(Priority) * len(tables)) for order in claim.queues]
+    lines = [line for table in tables for line in table]
     return (
-        binary_arrays.texts([queue for queue, _, _ in lines]),
-        binary_arrays.int2s([priority for _, priority, _ in lines]),
-        binary_arrays.int8s([line.head_start for _, _, line in lines]),
-        binary_arrays.texts([_listed([step.after for step in line.steps]) for _, _, line in lines]),
-        binary_arrays.texts([_listed(_ranks(line)) for _, _, line in lines]),
+        binary_arrays.texts([order.queue for order in claim.queues]),
+        binary_arrays.int4s(begins),
+        binary_arrays.int8s([line.head_start for line in lines]),
+        binary_arrays.texts([_listed([step.after for step in line.steps]) for line in lines]),
+        binary_arrays.texts([_listed(_ranks(line)) for line in lines]),
     )
 
 
 def _turns(claim: Claim) -> tuple[Packed, ...]:
-    """How promoted tasks and others take turns, as columns beside those of `_lines`."""
-    tops: list[int | None] = []
-    dues: list[int | None] = []
-    passed: list[int] = []
-    for order in claim.queues:
-        share, table = order.share, order.tables[0]
-        times = len(table)
-        tops += [None if share is None or share.everywhere else top_rank(table)] * times
-        dues += [None if share is None else share.due] * times
-        passed += [order.passed] * times
-    return binary_arrays.int4s(tops), binary_arrays.int4s(dues), binary_arrays.int4s(passed)
+    """How promoted tasks and others of each queue take turns, as columns."""
+    shares = [order.share for order in claim.queues]
+    tops = [
+        None if share is None or share.everywhere else top_rank(order.tables[0])
+        for order, share in zip(claim.queues, shares, strict=True)
+    ]
+    dues = [None if share is None else share.due for share in shares]
+    return (
+        binary_arrays.int4s(tops),
+        binary_arrays.int4s(dues),
+        binary_arrays.int4s([order.passed for order in claim.queues]),
+    )
 
 
 def _ranks(line: Line) -> list[int]:

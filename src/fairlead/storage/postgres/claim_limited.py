@@ -6,7 +6,7 @@ commit. The lanes' heads are read and merged here, and the tasks chosen are take
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +31,7 @@ from fairlead.storage.claim_limits import (
 )
 from fairlead.storage.lane_merge import Head
 from fairlead.storage.postgres import binary_arrays
+from fairlead.storage.postgres.binary_arrays import Packed
 from fairlead.storage.postgres.connection.session import Row, Session
 from fairlead.storage.postgres.rows import claimed_tasks, task_id_of
 from fairlead.storage.postgres.statements import Statements
@@ -38,6 +39,12 @@ from fairlead.storage.postgres.url import Address
 from fairlead.storage.values import Claim, QueueOrder, Usage, Used
 
 _TRIES: Final = 8
+FIRST_OF_ROUTES: Final = "claim.first_of_routes"
+FIRST_OF_LANES: Final = "claim.first_of_lanes"
+_FIRST_OF_GROUPS: Final = "claim.first_of_groups"
+"""Where the first tasks of lanes are looked for."""
+_UNKNOWN: Final = ("",)
+"""Instead of capabilities: there are tasks from here on that were not looked at."""
 _written: Final = msgspec.json.Encoder().encode
 
 _Place: TypeAlias = tuple[int, int, str]
@@ -67,8 +74,10 @@ class LimitedClaim:
         self._limits = limits_of(claim)
         self._queues = binary_arrays.texts(sorted(self._limits))
 
-    async def run(self, reach: int) -> list[Task]:
-        """The tasks taken, best first."""
+    async def run(self, reach: int, *, few: bool, type_set: int) -> list[Task]:
+        """The tasks taken, best first, where there are few lanes or many."""
+        self._type_set = type_set
+        self._first = FIRST_OF_ROUTES if few else _FIRST_OF_GROUPS
         await self._fetch("limits.read_committed")
         await self._fetch("limits.lock", self._schema, self._queues)
         if self._claim.now is None:
@@ -89,23 +98,42 @@ class LimitedClaim:
 
     async def _round(self, claim: Claim, reach: int) -> tuple[list[Task], bool]:
         """Some tasks, and whether there may be more that were not looked at."""
-        heads, keyed = await self._heads(reach), await self._keyed(claim, reach)
+        keyed = await self._keyed(claim, reach)
+        gate = await self._gate(claim, keyed)
+        heads = await self._heads(gate, reach)
         if not heads and not keyed:
             return [], False
-        plain = _plain_fronts(heads)
         fronts = _keyed_fronts(keyed)
-        gate = await self._gate(claim, [front.lane for front in plain] + [front.lane for front in fronts], keyed)
-        every: list[Front] = [*plain, *fronts]
+        every: list[Front] = [*_plain_fronts(heads), *fronts]
         chosen = [TaskId(head[1]) for head in merge_limited(claim, every, gate)]
         taken = await self._take(claim, chosen)
         await self._arrange(fronts, {task.id for task in taken})
         if dues := gate.dues():
             await self._keep(dues)
-        deep = len(heads) >= reach or len(keyed) >= reach
-        return taken, deep and bool(chosen or any(front.closed for front in fronts))
+        if gate.ended and not chosen and not gate.found_shut:
+            # What may be taken is behind too many that may not.
+            met_before, self._first = self._first, FIRST_OF_LANES
+            return taken, met_before != FIRST_OF_LANES
+        deep = gate.ended or len(heads) >= reach or len(keyed) >= reach
+        return taken, deep and bool(chosen or gate.found_shut or any(front.closed for front in fronts))
 
-    async def _heads(self, reach: int) -> list[Row]:
-        return await self._session.fetch(self._statements.reaching("claim.heads", reach), (*self._wish(), True))
+    async def _heads(self, gate: _Gate, reach: int) -> list[Row]:
+        """The first tasks of lanes without keys, but of those whose queue or type is full."""
+        open_queues = [queue for queue in sorted(self._limits) if not gate.shut(_lane(queue, ""))]
+        if not open_queues:
+            return []
+        types = [(queue, name) for queue in open_queues for name in self._limits[queue].types]
+        full = [(queue, name) for queue, name in types if gate.shut(_lane(queue, name))]
+        gate.found_shut = False
+        parameters = (
+            binary_arrays.texts(open_queues),
+            binary_arrays.texts(sorted(self._claim.capabilities)),
+            self._type_set,
+            binary_arrays.texts([queue for queue, _ in full]),
+            binary_arrays.texts([name for _, name in full]),
+            *(() if self._first == _FIRST_OF_GROUPS else types_of(self._claim)),
+        )
+        return await self._session.fetch(self._statements.heads(reach, self._first), parameters)
 
     async def _keyed(self, claim: Claim, reach: int) -> list[Row]:
         most = [limits.key.running or claim.limit for limits in self._limits.values()]
@@ -113,14 +141,10 @@ class LimitedClaim:
         return await self._session.fetch(self._statements.reaching("limits.fronts", reach), (*self._wish(), depth))
 
     def _wish(self) -> tuple[Any, ...]:
-        claim = self._claim
-        types = None if claim.types is None else binary_arrays.texts(sorted(claim.types))
-        excluded = binary_arrays.texts(sorted(claim.excluded_types))
-        return self._queues, binary_arrays.texts(sorted(claim.capabilities)), types, excluded
+        return self._queues, binary_arrays.texts(sorted(self._claim.capabilities)), *types_of(self._claim)
 
-    async def _gate(self, claim: Claim, lanes: Iterable[Lane], keyed: Sequence[Row]) -> LimitGate:
-        """What the limits leave room for, as far as these lanes and keys need it."""
-        types = {(lane.queue, lane.type) for lane in lanes}
+    async def _gate(self, claim: Claim, keyed: Sequence[Row]) -> _Gate:
+        """What the limits leave room for, as far as these keys need it."""
         keys = sorted({(row[0], bytes(row[4])) for row in keyed})
         packed = binary_arrays.byteas([key for _, key in keys])
         running: dict[tuple[str, str], int] = {}
@@ -133,14 +157,14 @@ class LimitedClaim:
         if any(limits.paced for limits in self._limits.values()):
             names = {
                 QUEUE_NAME,
-                *(type_name(of_type) for _, of_type in types),
+                *(type_name(of_type) for limits in self._limits.values() for of_type in limits.types),
                 *(key_name(k.decode()) for _, k in keys),
             }
             rows = await self._fetch(
                 "limits.dues", self._queues, binary_arrays.byteas([name.encode() for name in sorted(names)])
             )
             dues = {(queue, name.decode()): due for queue, name, due in rows}
-        return LimitGate(
+        return _Gate(
             claim, running, lambda queue, name: dues.get((queue, name)), lambda queue, key: of_keys.get((queue, key), 0)
         )
 
@@ -243,15 +267,31 @@ class _KeyedFront:
         return self._route, int(self.lane.priority), key
 
 
-def _plain_fronts(rows: Sequence[Row]) -> list[PlainFront]:
-    def heads(group: Iterable[Row]) -> Iterator[Head]:
-        return iter([(ready_at, task_id_of(text)) for *_, ready_at, text in group])
+class _Gate(LimitGate):
+    """What the limits leave room for, and nothing from where there are tasks that were not looked at."""
 
-    return [
-        # The route stands for the capabilities; type and queue are what limits are about.
-        PlainFront(Lane(queue, task_type, (str(route),), Priority(priority)), heads(list(group)))
-        for (queue, route, priority, task_type), group in groupby(rows, key=lambda row: row[1:5])
-    ]
+    ended = False
+    """Whether the claim came to such a place."""
+    found_shut = False
+    """Whether it met a queue or a type that is full."""
+
+    def shut(self, lane: Lane) -> bool:
+        if self.ended or lane.requires == _UNKNOWN:
+            self.ended = True
+            return True
+        is_shut = super().shut(lane)
+        self.found_shut = self.found_shut or is_shut
+        return is_shut
+
+
+def _plain_fronts(rows: Sequence[Row]) -> list[PlainFront]:
+    lanes: dict[Lane, list[Head]] = {}
+    for _, queue, of, priority, task_type, ready_at, text in rows:
+        # What it is of stands for the capabilities; type and queue are what limits are about.
+        requires = _UNKNOWN if task_type is None else (str(of),)
+        lane = Lane(queue, task_type or str(of), requires, Priority(priority))
+        lanes.setdefault(lane, []).append((ready_at, task_id_of(text)))
+    return [PlainFront(lane, iter(heads)) for lane, heads in lanes.items()]
 
 
 def _keyed_fronts(rows: Sequence[Row]) -> list[_KeyedFront]:
@@ -259,6 +299,17 @@ def _keyed_fronts(rows: Sequence[Row]) -> list[_KeyedFront]:
         _KeyedFront(Lane(queue, task_type, (str(route),), Priority(priority), keyed=True), route, list(group))
         for (queue, route, task_type, priority), group in groupby(rows, key=lambda row: row[:4])
     ]
+
+
+def types_of(claim: Claim) -> tuple[Packed | None, Packed]:
+    """The types that a worker can run, and those that are not to be taken, as columns."""
+    types = None if claim.types is None else binary_arrays.texts(sorted(claim.types))
+    return types, binary_arrays.texts(sorted(claim.excluded_types))
+
+
+def _lane(queue: str, task_type: str) -> Lane:
+    """A lane of a queue and type: what limits are about."""
+    return Lane(queue, task_type, (), Priority.CRITICAL)
 
 
 def rest_of(claim: Claim, taken: Sequence[Task]) -> Claim:

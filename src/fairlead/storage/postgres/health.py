@@ -93,7 +93,7 @@ def judged(facts: Facts, address: Address) -> Iterable[Finding]:
         yield Finding(
             what="long transaction",
             level=Level.YELLOW,
-            value=f"one has run for {facts.oldest_snapshot_seconds:,} s and holds vacuum back, so claims get slower",
+            value=f"one has run for {facts.oldest_snapshot_seconds:,} s and holds vacuum back, so the tables grow",
             remedy="look for it in pg_stat_activity (backend_xmin), and end it; pg_terminate_backend(pid) does",
         )
 
@@ -118,7 +118,7 @@ def _vacuum(facts: Facts) -> Finding:
             what="vacuum",
             level=Level.RED,
             value=f"autovacuum is off; {shown}",
-            remedy="set autovacuum = on: without it every claim gets slower by and by",
+            remedy="set autovacuum = on: without it the tables grow and grow",
         )
     if facts.dead > max(_MANY_DEAD, facts.live):
         return Finding(

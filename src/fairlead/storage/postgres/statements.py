@@ -18,12 +18,15 @@ _PREPARED: Final = frozenset(
         "add.new",
         "add.one",
         "add.standing",
+        "bounds.raise",
+        "bounds.survey",
+        "bounds.turn",
+        "bounds.writers",
         "change.extend",
         "change.curtail",
         "change.settle",
         "change.apply",
         "change.fold_tally",
-        "claim.heads",
         "claim.take",
         "limits.wake",
         "limits.fronts",
@@ -42,6 +45,10 @@ _PREPARED: Final = frozenset(
     }
 )
 """The statements worth a plan of their own in every session."""
+_REFUSALS: Final = {"claim.of_all": "claim.other_types", "claim.of_groups": "claim.too_far"}
+"""Why a claim looks for nothing, by where it would."""
+_WINDOW: Final = 4
+"""How many times the candidates that it looks for a claim passes over at most, in a queue of many types."""
 
 
 class Statement:
@@ -72,18 +79,62 @@ class Statements:
             statement = self._made[name, reach] = Statement(text, prepared=name in _PREPARED)
         return statement
 
-    def best(self, reach: int, *, by_turns: bool) -> Statement:
-        """The claim that looks at so many candidates, of which some take turns with others or none does."""
+    def best(self, reach: int, heads: str, *, by_turns: bool) -> Statement:
+        """The claim that looks at so many candidates there, of which some take turns with others or none does."""
         order = "claim.by_turns" if by_turns else "claim.by_rank"
-        statement = self._made.get((order, reach))
+        statement = self._made.get((heads + order, reach))
         if statement is None:
-            text = self.text("claim.best").replace("{candidates}", self.text(order)).replace("{reach}", str(reach))
-            statement = self._made[order, reach] = Statement(text, prepared=True)
+            parts = {
+                "{heads}": self.text(heads),
+                "{candidates}": self.text(order),
+                "{refusals}": self.text(_REFUSALS[heads]) if heads in _REFUSALS else "",
+                "{from}": self.text("claim.from"),
+                "{member}": self.text("claim.member").replace("{type_set}", "$8"),
+                "{reach}": str(reach),
+                "{window}": str(_WINDOW * reach),
+            }
+            text = reduce(lambda text, part: text.replace(*part), parts.items(), self.text("claim.best"))
+            statement = self._made[heads + order, reach] = Statement(text, prepared=True)
         return statement
 
-    def text(self, name: str) -> str:
-        """The text of a statement, for this schema."""
-        words = {"{schema}": f'"{self._schema}"', "{columns}": COLUMNS, "{claimed}": CLAIMED}
+    def heads(self, reach: int, first: str) -> Statement:
+        """The first tasks of lanes, as many as that at a time, looked for there."""
+        statement = self._made.get((first, reach))
+        if statement is None:
+            parts = {
+                "{first}": self.text(first),
+                "{from}": self.text("claim.from"),
+                "{member}": self.text("claim.member").replace("{type_set}", "$3"),
+                "{reach}": str(reach),
+                "{window}": str(_WINDOW * reach),
+            }
+            text = reduce(lambda text, part: text.replace(*part), parts.items(), self.text("claim.heads"))
+            statement = self._made[first, reach] = Statement(text, prepared=True)
+        return statement
+
+    def moving(self, window: int) -> Statement:
+        """The move of bounds past so many tasks."""
+        statement = self._made.get(("bounds.move", window))
+        if statement is None:
+            parts = {
+                "{from}": self.text("claim.from"),
+                "{member}": self.text("claim.member").replace("{type_set}", "$2"),
+                "{window}": str(window),
+            }
+            text = reduce(lambda text, part: text.replace(*part), parts.items(), self.text("bounds.move"))
+            statement = self._made["bounds.move", window] = Statement(text, prepared=True)
+        return statement
+
+    def text(self, name: str, *, late: bool = False) -> str:
+        """The text of a statement, for this schema; late if it may be long before it is committed."""
+        words = {
+            "{below}": "true" if late else _read("add.below"),
+            "{late}": _read("add.late") if late else "",
+            "{name}": self._schema,
+            "{schema}": f'"{self._schema}"',
+            "{columns}": COLUMNS,
+            "{claimed}": CLAIMED,
+        }
         return reduce(lambda text, word: text.replace(*word), words.items(), _read(name))
 
 

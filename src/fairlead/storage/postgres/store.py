@@ -11,11 +11,11 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from fairlead.core.errors import StoreUnavailable
+from fairlead.core.errors import StoreError, StoreUnavailable
 from fairlead.core.health.diagnosis import Examination
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import Lane, Priority, Task
+from fairlead.core.task import Lane, Priority, State, Task
 from fairlead.storage.credentials import Credentials, with_credentials
 from fairlead.storage.deadline import timed, timed_store
 from fairlead.storage.postgres import binary_arrays, health, schema
@@ -28,6 +28,7 @@ from fairlead.storage.postgres.connection.pool import AsyncConnections, Blocking
 from fairlead.storage.postgres.feed import Feeder
 from fairlead.storage.postgres.read import listing
 from fairlead.storage.postgres.records import Records
+from fairlead.storage.postgres.routes import Routes
 from fairlead.storage.postgres.rows import STATES, Row, alarm_of, revived, task_id_of, tasks_in
 from fairlead.storage.postgres.statements import Statements, rounds
 from fairlead.storage.postgres.url import Address, parse
@@ -55,6 +56,8 @@ _FOLD_INTERVAL: Final = 1.0
 """Seconds after which a sweep folds what this process wrote."""
 _IDLE_FOLD_INTERVAL: Final = 60.0
 """Seconds after which it folds what others may have left behind."""
+_FORGET_INTERVAL: Final = 60.0
+"""Seconds after which a sweep forgets what is gone."""
 _FOLD_ABOVE: Final = 200
 """How few rows of the tally are left alone."""
 _BEFORE_ALL: Final = (-(2**62), TaskId("0" * 32))
@@ -92,8 +95,9 @@ class PostgresStore:
         self._changer = Changer(self._connections, self._statements, address)
         self._records = Records(self._connections, self._statements)
         self._feeder = Feeder(self._connections, self._statements)
+        self._routes = Routes(self._connections, self._statements)
         self._unfolded = 0
-        self._folded_at = time.monotonic()
+        self._folded_at = self._forgot_at = time.monotonic()
 
     async def is_current(self) -> bool:
         """Whether the schema is the one that this code knows."""
@@ -159,8 +163,11 @@ class PostgresStore:
         return [found.get(task_id) for task_id in ids]
 
     async def due(self, now: Instant | None, limit: int, after: tuple[Instant, TaskId] | None = None) -> list[Task]:
-        if time.monotonic() - self._folded_at > (_FOLD_INTERVAL if self._unfolded else _IDLE_FOLD_INTERVAL):
+        now_here = time.monotonic()
+        if now_here - self._folded_at > (_FOLD_INTERVAL if self._unfolded else _IDLE_FOLD_INTERVAL):
             await self._fold()
+        if now_here - self._forgot_at > _FORGET_INTERVAL:
+            await self._forget()
         tasks: list[Task] = []
         while len(tasks) < limit:
             wanted = limit - len(tasks)
@@ -193,15 +200,13 @@ class PostgresStore:
 
     async def tally(self) -> Tally:
         rows = await self._connections.fetch(self._statements["read.tally"])
-        lanes = [
-            LaneTally(
-                Lane(queue, type_, tuple(requires), Priority(priority), keyed),
-                {STATES[state]: count for state, count in zip(states, counts, strict=True)},
-                oldest_ready,
-            )
-            for queue, type_, requires, priority, keyed, states, counts, oldest_ready, _ in rows
-        ]
-        return Tally(lanes, rows[0][-1] if rows else None)
+        lanes: dict[Lane, LaneTally] = {}
+        for queue, type_, requires, priority, keyed, states, numbers, oldest, _ in rows:
+            lane = Lane(queue, type_, tuple(requires), Priority(priority), keyed)
+            counts = {STATES[state]: count for state, count in zip(states, numbers, strict=True)}
+            found = LaneTally(lane, counts, oldest)
+            lanes[lane] = found if lane not in lanes else _together(lanes[lane], found)
+        return Tally(list(lanes.values()), rows[0][-1] if rows else None)
 
     async def count(self, stretches: Sequence[Stretch]) -> list[int]:
         if not stretches:
@@ -295,3 +300,17 @@ class PostgresStore:
         # The call that happens to fold has done its own work; the next one to fold meets the same trouble.
         with contextlib.suppress(StoreUnavailable):
             await self._connections.fetch(self._statements["change.fold_tally"], (self._address.schema, _FOLD_ABOVE))
+
+    async def _forget(self) -> None:
+        self._forgot_at = time.monotonic()
+        # Whoever made sure just now that a route exists has to be waited for, and so has who forgets routes already.
+        with contextlib.suppress(StoreError):
+            await self._routes.forget()
+
+
+def _together(one: LaneTally, other: LaneTally) -> LaneTally:
+    """The tally of a lane that has two routes."""
+    states = [state for state in State if state in one.counts or state in other.counts]
+    counts = {state: one.counts.get(state, 0) + other.counts.get(state, 0) for state in states}
+    heads = [head for head in (one.oldest_ready, other.oldest_ready) if head is not None]
+    return LaneTally(one.lane, counts, min(heads, default=None))

@@ -68,7 +68,7 @@ def addition(url: str, tasks: Sequence[Task], *, now: Instant, style: ParameterS
     routes = sorted(names)
     return Addition(
         _written(statements.text("add.routes"), (routes, *route_columns(routes)), style),
-        _written(statements.text("add.tasks"), (now, channel, names, *columns), style),
+        _written(statements.text("add.tasks", late=True), (now, channel, names, *columns), style),
     )
 
 

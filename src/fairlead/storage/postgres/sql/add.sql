@@ -10,12 +10,12 @@
 -- Returns one row: how many tasks were stored, how many have a route that exists, and, unless all were stored, the ids
 -- of those that were not, because the id or the key is known or the route does not exist.
 WITH place AS MATERIALIZED (
-    SELECT array_agg(r.id ORDER BY n.place) AS routes, array_agg(n.name ORDER BY n.place) AS names
+    SELECT array_agg(r.id ORDER BY n.place) AS routes, array_agg(r.lane_group ORDER BY n.place) AS groups
     FROM unnest($3::text[]) WITH ORDINALITY AS n (name, place)
     LEFT JOIN {schema}.route AS r ON r.name = n.name
 ),
 given AS MATERIALIZED (
-    SELECT g.*, (SELECT routes FROM place)[g.place] AS route
+    SELECT g.*, (SELECT routes FROM place)[g.place] AS route, (SELECT groups FROM place)[g.place] AS lane_group
     FROM unnest(
         $4::uuid[], $5::int[], $6::smallint[], $7::smallint[], $8::bigint[], $9::bigint[], $10::bigint[],
         $11::bigint[], $12::bytea[], $13::bytea[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[],
@@ -43,22 +43,30 @@ kept AS (
 added AS (
     INSERT INTO {schema}.task (
         id, ready_at, timeout, alarm, started_at, created_at, version, beats, attempts, route, priority, state,
-        cancel_asked, settled, key, tags, progress, rest, spec, concurrency_key, pending, unmet
+        cancel_asked, settled, key, tags, progress, rest, spec, concurrency_key, pending, unmet, lane_group
     )
     SELECT
         g.id, g.ready_at, g.timeout, g.alarm, g.started_at, g.created_at, coalesce(g.version, 1), coalesce(g.beats, 0),
         coalesce(g.attempts, 0), g.route, g.priority, g.state, coalesce(g.cancel_asked, false), g.settled, g.key, g.tags::jsonb, g.progress,
-        g.rest, g.spec, g.concurrency_key, g.pending, g.unmet
+        g.rest, g.spec, g.concurrency_key, g.pending, g.unmet, g.lane_group
     FROM given AS g
     WHERE g.key IS NULL OR g.id IN (SELECT holder FROM kept)
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, route, priority, state
+    RETURNING id, route, priority, state, ready_at
 ),
 counted AS MATERIALIZED (
-    SELECT route, priority, state, count(*) AS tasks FROM added GROUP BY route, priority, state
+    SELECT route, priority, state, count(*) AS tasks, min(ready_at) AS least FROM added GROUP BY route, priority, state
 ),
 tallied AS (
     INSERT INTO {schema}.tally SELECT route, priority, state, tasks FROM counted
+),
+lowered AS (
+    INSERT INTO {schema}.lowered
+    SELECT g.id, c.least
+    FROM counted AS c
+    JOIN {schema}.route AS r ON r.id = c.route
+    JOIN {schema}.lane_group AS g ON g.id = r.lane_group
+    WHERE c.state = 1 AND {below}
 ),
 told AS MATERIALIZED (
     SELECT pg_notify($2::text, r.queue || ' ' || sum(c.tasks))
@@ -72,7 +80,16 @@ SELECT
     CASE WHEN (SELECT count(*) FROM added) < cardinality($4::uuid[])
         THEN ARRAY(SELECT id::text FROM unnest($4::uuid[]) AS u (id) WHERE id NOT IN (SELECT id FROM added))
     END,
-    (SELECT count(*) FROM told)
+    (SELECT count(*) FROM told){late}
+
+-- name: add.below
+-- Whether a claim that begins at the bounds may miss the tasks. It is a part of add.tasks.
+c.least < g.ceiling
+
+-- name: add.late
+-- What keeps bounds from waiting for a transaction that may last long, and always says that it has lowered them. It is a
+-- part of add.tasks. {name} is the schema.
+, pg_advisory_xact_lock_shared(hashtext('fairlead late'), hashtext('{name}'))::text
 
 -- name: add.new
 -- Store new tasks without idempotency keys, all or none: it fails if an id is known or a route does not exist, and
@@ -87,20 +104,23 @@ SELECT
 -- Columns of numbers that are never null are read by subscript: it is one step, and saves a function scan for each.
 --
 -- Returns nothing of use.
-WITH known AS MATERIALIZED (
-    SELECT ARRAY(
-        SELECT (SELECT r.id FROM {schema}.route AS r WHERE r.name = n.name)
-        FROM unnest($2::text[]) WITH ORDINALITY AS n (name, place)
-        ORDER BY n.place
-    ) AS routes
+WITH named AS MATERIALIZED (
+    SELECT n.place, r.id, r.lane_group, r.queue
+    FROM unnest($2::text[]) WITH ORDINALITY AS n (name, place)
+    LEFT JOIN {schema}.route AS r ON r.name = n.name
+),
+known AS MATERIALIZED (
+    SELECT
+        ARRAY(SELECT id FROM named ORDER BY place) AS routes, ARRAY(SELECT lane_group FROM named ORDER BY place) AS groups
 ),
 added AS (
     INSERT INTO {schema}.task (
-        id, route, priority, state, ready_at, timeout, alarm, created_at, spec, rest, version, beats, attempts,
-        started_at, settled, progress, tags, cancel_asked, concurrency_key, pending, unmet
+        id, route, lane_group, priority, state, ready_at, timeout, alarm, created_at, spec, rest, version, beats,
+        attempts, started_at, settled, progress, tags, cancel_asked, concurrency_key, pending, unmet
     )
     SELECT
-        g.id, (SELECT routes FROM known)[($4::int[])[g.n]], ($5::smallint[])[g.n], ($6::smallint[])[g.n],
+        g.id, (SELECT routes FROM known)[($4::int[])[g.n]], (SELECT groups FROM known)[($4::int[])[g.n]],
+        ($5::smallint[])[g.n], ($6::smallint[])[g.n],
         ($7::bigint[])[g.n], ($8::bigint[])[g.n], g.alarm, ($10::bigint[])[g.n], g.spec, g.rest,
         coalesce(g.version, 1), coalesce(g.beats, 0), coalesce(g.attempts, 0), g.started_at, g.settled, g.progress,
         g.tags::jsonb, coalesce(g.cancel_asked, false), g.concurrency_key, g.pending, g.unmet
@@ -112,19 +132,35 @@ added AS (
         id, alarm, spec, rest, version, beats, attempts, started_at, settled, progress, tags, cancel_asked,
         concurrency_key, pending, unmet, n
     )
-    RETURNING route, priority, state
 ),
+-- All or none are added, so they are counted as they were given.
 counted AS MATERIALIZED (
-    SELECT route, priority, state, count(*) AS tasks FROM added GROUP BY route, priority, state
+    SELECT c.place, c.priority, c.state, count(*) AS tasks, min(c.ready_at) AS least
+    FROM (
+        SELECT
+            ($4::int[])[n] AS place, ($5::smallint[])[n] AS priority, ($6::smallint[])[n] AS state,
+            ($7::bigint[])[n] AS ready_at
+        FROM generate_series(1, cardinality($3::uuid[])) AS n
+    ) AS c
+    GROUP BY c.place, c.priority, c.state
 ),
 tallied AS (
-    INSERT INTO {schema}.tally SELECT route, priority, state, tasks FROM counted
+    INSERT INTO {schema}.tally SELECT (SELECT routes FROM known)[place], priority, state, tasks FROM counted
+),
+lowered AS (
+    INSERT INTO {schema}.lowered
+    SELECT g.id, a.least
+    FROM (
+        SELECT (SELECT groups FROM known)[place] AS id, min(least) AS least FROM counted WHERE state = 1 GROUP BY 1
+    ) AS a
+    JOIN {schema}.lane_group AS g ON g.id = a.id
+    WHERE a.least < g.ceiling
 ),
 ready AS MATERIALIZED (
-    SELECT r.queue, sum(c.tasks) AS tasks
-    FROM counted AS c JOIN {schema}.route AS r ON r.id = c.route
-    WHERE c.state = 1
-    GROUP BY r.queue
+    SELECT (SELECT ARRAY(SELECT queue FROM named ORDER BY place))[place] AS queue, sum(tasks) AS tasks
+    FROM counted
+    WHERE state = 1
+    GROUP BY 1
 )
 SELECT pg_notify($1::text, queue || ' ' || tasks) FROM ready
 
@@ -147,20 +183,26 @@ SELECT pg_notify($1::text, queue || ' ' || tasks) FROM ready
 --
 -- Returns nothing of use.
 WITH route AS MATERIALIZED (
-    SELECT r.id, r.queue FROM {schema}.route AS r WHERE r.name = $2::text
+    SELECT r.id, r.queue, r.lane_group FROM {schema}.route AS r WHERE r.name = $2::text
 ),
 added AS (
     INSERT INTO {schema}.task (
         id, ready_at, timeout, alarm, created_at, version, beats, attempts, route, priority, state, cancel_asked, rest,
-        spec
+        spec, lane_group
     )
     VALUES (
         $3::uuid, $6::bigint, $7::bigint, $8::bigint, $9::bigint, 1, 0, 0, (SELECT id FROM route), $4::bigint,
-        $5::bigint, false, $11::bytea, $10::bytea
+        $5::bigint, false, $11::bytea, $10::bytea, (SELECT lane_group FROM route)
     )
 ),
 tallied AS (
     INSERT INTO {schema}.tally VALUES ((SELECT id FROM route), $4::bigint, $5::bigint, 1)
+),
+lowered AS (
+    INSERT INTO {schema}.lowered
+    SELECT g.id, $6::bigint
+    FROM {schema}.lane_group AS g
+    WHERE $5::bigint = 1 AND g.id = (SELECT lane_group FROM route) AND $6::bigint < g.ceiling
 )
 SELECT CASE WHEN $5::bigint = 1 THEN pg_notify($1::text, (SELECT queue FROM route) || ' 1') END
 

@@ -8,53 +8,65 @@
 -- $5 text        worker
 -- $6 bigint      the most tasks to take
 -- $7 text[]      the worker's capabilities
--- $8 text[]      the task types it can run, null for any
--- $9 text[]      task types that are not to be taken
--- $10…$14        the order of service, one line per queue and priority: queue, priority, head start, the waits of its
---                steps and, one more than those, the ranks before and after each step
--- $15…$17        how promoted tasks and others of its queue take turns: at which rank, null for all; how many turns the
---                others have in a row, null where none take turns; and how many they had
+-- $8 bigint      the number of its type set, 0 for all types
+-- $9 text[]      queues
+-- $10 int[]      for each queue, where its lines begin among the next
+-- $11…$13        the order of service, one line per priority: head start, the waits of its steps and, one more than
+--                those, the ranks before and after each step
+-- $14…$16        for each queue how promoted tasks and others take turns: at which rank, null for all; how many turns
+--                the others have in a row, null where none take turns; and how many they had
+-- $17 text[]     the task types it can run, null for any; not for claim.of_groups, nor the next
+-- $18 text[]     task types that are not to be taken
 --
--- {candidates} is claim.by_rank, or claim.by_turns where some tasks take turns.
 -- {reach} is how many candidates are looked at: the most tasks to take and some for those that others take meanwhile.
 -- It is written into the text because the planner would guess a parameter to be a tenth of the table.
+--
+-- {heads} is claim.of_all, claim.of_routes, claim.of_first or claim.of_groups: where candidates are looked for.
+-- {candidates} is claim.by_rank, or claim.by_turns where some tasks take turns.
 --
 -- The candidates are read without locks, then locked one by one in order of service, skipping what others hold, until
 -- there are enough. Rows are reached by ctid: a version seen by this statement's snapshot stays where it is.
 --
 -- Returns the number of candidates and the tasks taken, in any order; one row with null columns when none was taken.
--- The number is -1, and nothing is taken, if any of the queues has tasks with concurrency keys: claim_limited.py is to
--- choose. It is -2, and nothing is taken, if some tasks take turns and the candidates are those of claim.by_rank.
+-- Below 0 it says why nothing was looked for: -1, tasks with concurrency keys wait, and claim_limited.py is to choose;
+-- -2, some tasks take turns and the candidates are those of claim.by_rank; -3, claim.of_groups did not look far enough;
+-- -4, the type set is not there any more; -5, there are other types and the candidates are those of claim.of_all.
 WITH now AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS at
 ),
-keyed AS MATERIALIZED (
-    SELECT EXISTS (SELECT FROM {schema}.route AS r WHERE r.keyed AND r.queue = ANY ($10::text[])) AS found
-),
-lane AS MATERIALIZED (
+served AS MATERIALIZED (
     SELECT
-        r.id AS route, o.queue, o.priority, o.head_start, o.afters::bigint[] AS afters, o.ranks::int[] AS ranks,
-        o.top, o.due, o.passed
-    FROM unnest(
-        $10::text[], $11::smallint[], $12::bigint[], $13::text[], $14::text[], $15::int[], $16::int[], $17::int[]
-    ) AS o (queue, priority, head_start, afters, ranks, top, due, passed)
-    JOIN {schema}.route AS r ON r.queue = o.queue
-    WHERE r.requires <@ $7::text[] AND ($8::text[] IS NULL OR r.type = ANY ($8::text[]))
-        AND r.type <> ALL ($9::text[]) AND NOT (SELECT found FROM keyed)
-),
-head AS MATERIALIZED (
-    SELECT
-        h.at, l.queue, l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] AS rank,
-        l.ranks[1] AS own_rank, h.ready_at - l.head_start AS mark, h.id, l.top, l.due, l.passed
-    FROM lane AS l
+        g.*, q.queue, q.line, q.top, q.due, q.passed,
+        (SELECT w.ready_at FROM {schema}.lowered AS w WHERE w.lane_group = g.id ORDER BY w.ready_at LIMIT 1) AS lowered
+    FROM unnest($9::text[], $10::int[], $14::int[], $15::int[], $16::int[]) AS q (queue, line, top, due, passed)
     CROSS JOIN LATERAL (
-        SELECT t.ctid AS at, t.ready_at, t.id
-        FROM {schema}.task AS t
-        WHERE t.route = l.route AND t.priority = l.priority AND t.state = 1
-        ORDER BY t.ready_at, t.id
-        LIMIT {reach}
-    ) AS h
+        SELECT g.id, g.keyed, b.ready_at AS bounds, b.id AS bound_ids
+        FROM {schema}.lane_group AS g
+        LEFT JOIN {schema}.bound AS b ON b.lane_group = g.id AND b.type_set = $8::bigint
+        WHERE g.queue = q.queue AND g.requires <@ $7::text[]
+        -- So that groups are looked up, however many there are.
+        OFFSET 0
+    ) AS g
 ),
+keyed AS MATERIALIZED (
+    SELECT EXISTS (
+        SELECT FROM served AS v
+        WHERE v.keyed AND (
+            SELECT true FROM {schema}.task AS t WHERE t.lane_group = v.id AND t.state = 1
+            ORDER BY t.priority, t.ready_at, t.id LIMIT 1
+        )
+    ) AS found
+),
+line AS MATERIALIZED (
+    SELECT
+        v.id AS lane_group, v.queue, p.priority, ($11::bigint[])[v.line + p.priority] AS head_start,
+        ($12::text[])[v.line + p.priority]::bigint[] AS afters, ($13::text[])[v.line + p.priority]::int[] AS ranks,
+        v.top, v.due, v.passed,
+        {from}
+    FROM served AS v CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p (priority)
+    WHERE NOT v.keyed AND NOT (SELECT found FROM keyed)
+),
+{heads},
 -- The places of the candidates' rows, best first.
 candidate AS MATERIALIZED (
     {candidates}
@@ -86,10 +98,169 @@ tallied AS (
 SELECT
     CASE
         WHEN (SELECT found FROM keyed) THEN -1
+        {refusals}
         ELSE coalesce(cardinality((SELECT places FROM candidate)), -2)
     END,
     {claimed}
 FROM (VALUES (0)) AS always (one) LEFT JOIN taken AS t ON true
+
+-- name: claim.from
+-- Where the claims of a type set begin in a lane group: at its bound, or before that where a task was made ready. It is
+-- a part of claim.best.
+CASE WHEN v.lowered <= v.bounds[p.priority + 1] THEN v.lowered
+    ELSE coalesce(v.bounds[p.priority + 1], -9223372036854775808) END AS from_ready_at,
+CASE WHEN v.lowered <= v.bounds[p.priority + 1] THEN '00000000-0000-0000-0000-000000000000'
+    ELSE coalesce(v.bound_ids[p.priority + 1], '00000000-0000-0000-0000-000000000000') END AS from_id
+
+-- name: claim.of_routes
+-- The heads of each lane: for a few lanes. It is a part of claim.best.
+head AS MATERIALIZED (
+    SELECT
+        h.at, l.queue, l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] AS rank,
+        l.ranks[1] AS own_rank, h.ready_at - l.head_start AS mark, h.id, l.top, l.due, l.passed
+    FROM line AS l
+    JOIN {schema}.route AS r ON r.lane_group = l.lane_group
+    CROSS JOIN LATERAL (
+        SELECT t.ctid AS at, t.ready_at, t.id
+        FROM {schema}.task AS t
+        WHERE t.route = r.id AND t.priority = l.priority AND t.state = 1
+            AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+        ORDER BY t.ready_at, t.id
+        LIMIT {reach}
+    ) AS h
+    WHERE ($17::text[] IS NULL OR r.type = ANY ($17::text[])) AND r.type <> ALL ($18::text[])
+)
+
+-- name: claim.of_all
+-- The first tasks of each group, of which the worker may take all types: for a few lanes. It is a part of claim.best.
+covered AS MATERIALIZED (
+    SELECT NOT EXISTS (
+        SELECT FROM served AS v JOIN {schema}.route AS r ON r.lane_group = v.id
+        WHERE NOT v.keyed AND (NOT r.type = ANY (coalesce($17::text[], ARRAY[r.type])) OR r.type = ANY ($18::text[]))
+    ) AS whole
+),
+head AS MATERIALIZED (
+    SELECT
+        h.at, l.queue, l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] AS rank,
+        l.ranks[1] AS own_rank, h.ready_at - l.head_start AS mark, h.id, l.top, l.due, l.passed
+    FROM line AS l
+    CROSS JOIN LATERAL (
+        SELECT t.ctid AS at, t.ready_at, t.id
+        FROM {schema}.task AS t
+        WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
+            AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+        ORDER BY t.ready_at, t.id
+        LIMIT {reach}
+    ) AS h
+    WHERE (SELECT whole FROM covered)
+)
+
+-- name: claim.of_first
+-- The heads of the lanes that begin first, of each queue and priority: for many lanes of which the first tasks of their
+-- groups are none that may be taken. It is a part of claim.best.
+first AS MATERIALIZED (
+    SELECT l.*, f.route
+    FROM line AS l
+    CROSS JOIN LATERAL (
+        SELECT r.id AS route
+        FROM {schema}.route AS r
+        CROSS JOIN LATERAL (
+            SELECT t.ready_at, t.id
+            FROM {schema}.task AS t
+            WHERE t.route = r.id AND t.priority = l.priority AND t.state = 1
+                AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+            ORDER BY t.ready_at, t.id
+            LIMIT 1
+        ) AS h
+        WHERE r.lane_group = l.lane_group
+            AND ($17::text[] IS NULL OR r.type = ANY ($17::text[])) AND r.type <> ALL ($18::text[])
+        ORDER BY h.ready_at, h.id
+        LIMIT {reach}
+    ) AS f
+),
+head AS MATERIALIZED (
+    SELECT
+        h.at, l.queue, l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] AS rank,
+        l.ranks[1] AS own_rank, h.ready_at - l.head_start AS mark, h.id, l.top, l.due, l.passed
+    FROM first AS l
+    CROSS JOIN LATERAL (
+        SELECT t.ctid AS at, t.ready_at, t.id
+        FROM {schema}.task AS t
+        WHERE t.route = l.route AND t.priority = l.priority AND t.state = 1
+            AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+        ORDER BY t.ready_at, t.id
+        LIMIT {reach}
+    ) AS h
+)
+
+-- name: claim.of_groups
+-- The first tasks of each group, whatever their types: for many lanes. Those of other types than the worker's are passed
+-- over, up to {window} tasks in all. It is a part of claim.best.
+known AS MATERIALIZED (
+    SELECT s.excluding FROM {schema}.type_set AS s WHERE s.id = $8::bigint UNION ALL SELECT true WHERE $8::bigint = 0
+),
+walked AS MATERIALIZED (
+    SELECT l.*, h.*, (SELECT at FROM now) - h.ready_at AS waited
+    FROM line AS l
+    CROSS JOIN LATERAL (
+        SELECT w.at, w.ready_at, w.id
+        FROM (
+            SELECT t.ctid AS at, t.ready_at, t.id, t.route
+            FROM {schema}.task AS t
+            WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
+                AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+            ORDER BY t.ready_at, t.id
+            LIMIT CASE WHEN $8::bigint = 0 THEN {reach} ELSE {window} END
+        ) AS w
+        WHERE CASE
+            WHEN $8::bigint = 0 THEN true
+            ELSE (SELECT excluding FROM known) = (({member}) IS NULL)
+        END
+        ORDER BY w.ready_at, w.id
+        LIMIT {reach}
+    ) AS h
+),
+far AS MATERIALIZED (
+    SELECT NOT EXISTS (
+        SELECT FROM line AS l
+        WHERE $8::bigint <> 0
+            AND (
+                SELECT count(*) FROM walked AS w WHERE w.lane_group = l.lane_group AND w.priority = l.priority
+            ) < {reach}
+            AND EXISTS (
+                SELECT FROM {schema}.task AS t
+                WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
+                    AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+                ORDER BY t.ready_at, t.id
+                OFFSET {window} - 1
+                LIMIT 1
+            )
+    ) AS enough
+),
+head AS MATERIALIZED (
+    SELECT
+        w.at, w.queue, w.ranks[1 + width_bucket(w.waited, w.afters)] AS rank, w.ranks[1] AS own_rank,
+        w.ready_at - w.head_start AS mark, w.id, w.top, w.due, w.passed
+    FROM walked AS w
+    WHERE (SELECT enough FROM far) AND EXISTS (SELECT FROM known)
+)
+
+-- name: claim.member
+-- The type of a route, if it is in a type set: looked up, not hashed with all others. It is a part of claim.of_groups,
+-- claim.first_of_groups and bounds.move.
+SELECT m.type
+FROM {schema}.type_set_member AS m
+WHERE m.type_set = {type_set}::bigint AND m.type = (SELECT r.type FROM {schema}.route AS r WHERE r.id = w.route)
+LIMIT 1
+
+-- name: claim.other_types
+-- Why claim.of_all has looked for nothing. It is a part of claim.best.
+WHEN NOT (SELECT whole FROM covered) THEN -5
+
+-- name: claim.too_far
+-- Why claim.of_groups has looked for nothing. It is a part of claim.best.
+WHEN NOT EXISTS (SELECT FROM known) THEN -4
+WHEN NOT (SELECT enough FROM far) THEN -3
 
 -- name: claim.by_rank
 -- The candidates where no task takes turns with others: a sort; null if some do. It is a part of claim.best.
@@ -145,31 +316,141 @@ SELECT ARRAY(
 ) AS places
 
 -- name: claim.heads
--- The heads of the lanes a worker may serve, for orders of service that draw anew at each turn.
+-- The first tasks of the lanes that a worker may serve, where they are merged elsewhere: for orders of service that draw
+-- anew at each turn, and for limits. No lane of tasks with concurrency keys is among them.
 --
 -- $1 text[]   queues
 -- $2 text[]   the worker's capabilities
--- $3 text[]   the task types it can run, null for any
--- $4 text[]   task types that are not to be taken
--- $5 boolean  whether lanes of tasks with concurrency keys are left out
+-- $3 bigint   the number of its type set, 0 for all types
+-- $4 text[]   queues
+-- $5 text[]   for each of them a task type of it that is not to be taken just now
+-- $6 text[]   the task types it can run, null for any; not for claim.first_of_groups, nor the next
+-- $7 text[]   task types that are not to be taken
 --
--- {reach} is how many heads of each lane are read.
+-- {first} is claim.first_of_routes, claim.first_of_lanes or claim.first_of_groups; {reach} is how many tasks it reads at
+-- a time.
 --
--- Returns the server's clock, queue, route, priority, type, whether its tasks have concurrency keys, when the wait
--- began and id; each lane's in its order.
-SELECT (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), r.queue, r.id, p.priority, r.type, r.keyed, h.ready_at, h.id::text
-FROM {schema}.route AS r
-CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p (priority)
+-- Returns the server's clock, queue, what the row is of, priority, type, when the wait began and id, in the order of
+-- what they are of and then of the wait. A row without a type says that there are other tasks from there on.
+WITH served AS MATERIALIZED (
+    SELECT
+        g.id, g.queue, b.ready_at AS bounds, b.id AS bound_ids,
+        (SELECT w.ready_at FROM {schema}.lowered AS w WHERE w.lane_group = g.id ORDER BY w.ready_at LIMIT 1) AS lowered
+    FROM {schema}.lane_group AS g
+    LEFT JOIN {schema}.bound AS b ON b.lane_group = g.id AND b.type_set = $3::bigint
+    WHERE g.queue = ANY ($1::text[]) AND g.requires <@ $2::text[] AND NOT g.keyed
+),
+line AS MATERIALIZED (
+    SELECT v.id AS lane_group, v.queue, p.priority, {from}
+    FROM served AS v CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p (priority)
+)
+SELECT
+    (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), f.queue, f.of, f.priority, f.type, f.ready_at,
+    f.id::text
+FROM ({first}) AS f
+ORDER BY f.of, f.priority, f.ready_at, f.id, f.type NULLS LAST
+
+-- name: claim.first_of_routes
+-- The first tasks of each lane: for a few lanes. It is a part of claim.heads.
+SELECT l.queue, r.id AS of, l.priority, r.type, h.ready_at, h.id
+FROM line AS l
+JOIN {schema}.route AS r ON r.lane_group = l.lane_group
 CROSS JOIN LATERAL (
     SELECT t.ready_at, t.id
     FROM {schema}.task AS t
-    WHERE t.route = r.id AND t.priority = p.priority AND t.state = 1
+    WHERE t.route = r.id AND t.priority = l.priority AND t.state = 1
+        AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
     ORDER BY t.ready_at, t.id
     LIMIT {reach}
 ) AS h
-WHERE r.queue = ANY ($1::text[]) AND r.requires <@ $2::text[] AND ($3::text[] IS NULL OR r.type = ANY ($3::text[]))
-    AND r.type <> ALL ($4::text[]) AND NOT (r.keyed AND $5::boolean)
-ORDER BY r.id, p.priority, h.ready_at, h.id
+WHERE ($6::text[] IS NULL OR r.type = ANY ($6::text[])) AND r.type <> ALL ($7::text[])
+    AND (l.queue, r.type) NOT IN (SELECT * FROM unnest($4::text[], $5::text[]))
+
+-- name: claim.first_of_lanes
+-- The first tasks of the lanes that begin first, of each queue and priority, and where the next lane begins: for many
+-- lanes. It is a part of claim.heads.
+SELECT l.queue, l.lane_group AS of, l.priority, h.type, h.ready_at, h.id
+FROM line AS l
+CROSS JOIN LATERAL (
+    WITH first AS MATERIALIZED (
+        SELECT r.id AS route, r.type, c.ready_at, c.id, row_number() OVER (ORDER BY c.ready_at, c.id) AS place
+        FROM {schema}.route AS r
+        CROSS JOIN LATERAL (
+            SELECT t.ready_at, t.id
+            FROM {schema}.task AS t
+            WHERE t.route = r.id AND t.priority = l.priority AND t.state = 1
+                AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+            ORDER BY t.ready_at, t.id
+            LIMIT 1
+        ) AS c
+        WHERE r.lane_group = l.lane_group
+            AND ($6::text[] IS NULL OR r.type = ANY ($6::text[])) AND r.type <> ALL ($7::text[])
+            AND (l.queue, r.type) NOT IN (SELECT * FROM unnest($4::text[], $5::text[]))
+        ORDER BY c.ready_at, c.id
+        LIMIT {reach} + 1
+    )
+    SELECT f.type, n.ready_at, n.id
+    FROM first AS f
+    CROSS JOIN LATERAL (
+        SELECT t.ready_at, t.id
+        FROM {schema}.task AS t
+        WHERE t.route = f.route AND t.priority = l.priority AND t.state = 1
+            AND (t.ready_at, t.id) >= (f.ready_at, f.id)
+        ORDER BY t.ready_at, t.id
+        LIMIT {reach}
+    ) AS n
+    WHERE f.place <= {reach}
+    UNION ALL
+    SELECT NULL, f.ready_at, f.id FROM first AS f WHERE f.place > {reach}
+) AS h
+
+-- name: claim.first_of_groups
+-- The first tasks of each group, whatever their types, and where the others begin that were not looked at: for many
+-- lanes. It is a part of claim.heads.
+SELECT l.queue, l.lane_group AS of, l.priority, h.type, h.ready_at, h.id
+FROM line AS l
+CROSS JOIN LATERAL (
+    WITH walked AS MATERIALIZED (
+        SELECT w.*, row_number() OVER (ORDER BY w.ready_at, w.id) AS place
+        FROM (
+            SELECT t.ready_at, t.id, t.route
+            FROM {schema}.task AS t
+            WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
+                AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+            ORDER BY t.ready_at, t.id
+            LIMIT CASE WHEN $3::bigint = 0 AND cardinality($4::text[]) = 0 THEN {reach} ELSE {window} END
+        ) AS w
+    )
+    SELECT
+        (SELECT r.type FROM {schema}.route AS r WHERE r.id = w.route) AS type, w.ready_at, w.id
+    FROM walked AS w
+    WHERE CASE
+        WHEN $3::bigint = 0 THEN true
+        ELSE (SELECT s.excluding FROM {schema}.type_set AS s WHERE s.id = $3::bigint) = (({member}) IS NULL)
+    END AND (
+        cardinality($4::text[]) = 0 OR (
+            SELECT (l.queue, r.type) NOT IN (SELECT * FROM unnest($4::text[], $5::text[]))
+            FROM {schema}.route AS r WHERE r.id = w.route
+        )
+    )
+    UNION ALL
+    SELECT NULL, w.ready_at, w.id FROM walked AS w
+    WHERE w.place = CASE WHEN $3::bigint = 0 AND cardinality($4::text[]) = 0 THEN {reach} ELSE {window} END
+) AS h
+
+-- name: claim.keyed
+-- Whether tasks with concurrency keys wait that a worker may serve.
+--
+-- $1 text[]   queues
+-- $2 text[]   the worker's capabilities
+SELECT EXISTS (
+    SELECT FROM {schema}.lane_group AS g
+    WHERE g.queue = ANY ($1::text[]) AND g.requires <@ $2::text[] AND g.keyed
+        AND (
+            SELECT true FROM {schema}.task AS t WHERE t.lane_group = g.id AND t.state = 1
+            ORDER BY t.priority, t.ready_at, t.id LIMIT 1
+        )
+)
 
 -- name: claim.take
 -- Take these tasks, as many as are still ready and not being taken by others.

@@ -115,8 +115,11 @@ ORDER BY r.id, p.priority, h.ready_at, h.id
 --
 -- Returns queue, type and number.
 SELECT r.queue, r.type, sum(y.tasks)::bigint
-FROM {schema}.route AS r JOIN {schema}.tally AS y ON y.route = r.id
-WHERE r.queue = ANY ($1::text[]) AND y.state = 2
+FROM (
+    SELECT y.route, sum(y.tasks) AS tasks FROM {schema}.tally AS y WHERE y.state = 2 GROUP BY y.route HAVING sum(y.tasks) <> 0
+) AS y
+JOIN {schema}.route AS r ON r.id = y.route
+WHERE r.queue = ANY ($1::text[])
 GROUP BY r.queue, r.type
 
 -- name: limits.running_keys

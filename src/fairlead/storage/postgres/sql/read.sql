@@ -71,7 +71,8 @@ WHERE k.queue = $1::text AND k.key = $2::bytea
   AND k.until > coalesce($3::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 
 -- name: read.tally
--- How the whole store stands: one row per lane that has tasks.
+-- How the whole store stands: one row per route and priority that has tasks. A lane may have two routes, of which one was
+-- hidden just when a task came.
 --
 -- Returns queue, type, capability set, priority, whether its tasks have concurrency keys, states, tasks in each, when
 -- the wait of its head began, and (the same in every row) the earliest alarm.
@@ -83,12 +84,12 @@ WITH counted AS MATERIALIZED (
 )
 SELECT
     r.queue, r.type, r.requires, c.priority, r.keyed, array_agg(c.state), array_agg(c.tasks),
-    (
+    CASE WHEN bool_or(c.state = 1) THEN (
         SELECT t.ready_at FROM {schema}.task AS t
         WHERE t.route = r.id AND t.priority = c.priority AND t.state = 1
         ORDER BY t.ready_at
         LIMIT 1
-    ),
+    ) END,
     least(
         (SELECT alarm FROM {schema}.task WHERE state = 2 AND alarm IS NOT NULL ORDER BY alarm LIMIT 1),
         (SELECT alarm FROM {schema}.task WHERE state <> 2 AND alarm IS NOT NULL ORDER BY alarm LIMIT 1)
@@ -110,16 +111,15 @@ GROUP BY r.id, c.priority
 SELECT
     (
         SELECT count(*)
-        FROM {schema}.task AS t
-        WHERE t.route = r.id AND t.priority = s.priority AND t.state = 1
+        FROM {schema}.route AS r JOIN {schema}.task AS t ON t.route = r.id
+        WHERE r.queue = s.queue AND r.type = s.type AND r.keyed = s.keyed
+            AND r.requires = string_to_array(s.requires, ',') AND t.priority = s.priority AND t.state = 1
             AND (t.ready_at, t.id) >= (s.from_ready_at, s.from_id) AND (t.ready_at, t.id) < (s.to_ready_at, s.to_id)
     )
 FROM unnest(
     $1::text[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::uuid[], $7::bigint[], $8::uuid[],
     $9::boolean[]
 ) WITH ORDINALITY AS s (queue, type, requires, priority, from_ready_at, from_id, to_ready_at, to_id, keyed, place)
-LEFT JOIN {schema}.route AS r
-    ON r.queue = s.queue AND r.type = s.type AND r.keyed = s.keyed AND r.requires = string_to_array(s.requires, ',')
 ORDER BY s.place
 
 -- name: read.location_of

@@ -1,0 +1,218 @@
+-- name: bounds.survey
+-- What a claim is to expect.
+--
+-- $1 text[]  queues
+-- $2 text[]  the worker's capabilities
+-- $3 text    the digest of the types that it may take
+-- $4 bigint  how many lanes are counted at most
+--
+-- Returns one row: the types of the lanes without concurrency keys, one for each lane, whether tasks with keys wait, and
+-- the number of the type set, null if it is not known.
+SELECT
+    ARRAY(
+        SELECT r.type
+        FROM {schema}.lane_group AS g JOIN {schema}.route AS r ON r.lane_group = g.id
+        WHERE g.queue = ANY ($1::text[]) AND g.requires <@ $2::text[] AND NOT g.keyed
+        LIMIT $4::bigint
+    ),
+    EXISTS (
+        SELECT FROM {schema}.lane_group AS g
+        WHERE g.queue = ANY ($1::text[]) AND g.requires <@ $2::text[] AND g.keyed
+            AND (
+                SELECT true FROM {schema}.task AS t WHERE t.lane_group = g.id AND t.state = 1
+                ORDER BY t.priority, t.ready_at, t.id LIMIT 1
+            )
+    ),
+    (SELECT s.id FROM {schema}.type_set AS s WHERE s.digest = $3::text)
+
+-- name: bounds.know
+-- Store a type set under its digest.
+--
+-- $1 text     digest
+-- $2 boolean  whether it is all types but these
+-- $3 text[]   types, distinct
+--
+-- Returns nothing.
+WITH made AS (
+    INSERT INTO {schema}.type_set (digest, excluding) VALUES ($1::text, $2::boolean)
+    ON CONFLICT (digest) DO NOTHING
+    RETURNING id
+)
+INSERT INTO {schema}.type_set_member (type_set, type) SELECT m.id, u.type FROM made AS m, unnest($3::text[]) AS u (type)
+
+-- name: bounds.use
+-- Say that a type set is in use: one that was not for a day is forgotten.
+--
+-- $1 bigint  its number
+--
+-- Returns nothing.
+WITH unused AS (
+    SELECT s.id FROM {schema}.type_set AS s WHERE s.used_at < now() - interval '1 day' AND s.id <> $1::bigint
+    FOR UPDATE SKIP LOCKED
+),
+unbound AS (
+    DELETE FROM {schema}.bound AS b USING unused AS u WHERE b.type_set = u.id
+),
+emptied AS (
+    DELETE FROM {schema}.type_set_member AS m USING unused AS u WHERE m.type_set = u.id
+),
+gone AS (
+    DELETE FROM {schema}.type_set AS s USING unused AS u WHERE s.id = u.id
+)
+UPDATE {schema}.type_set AS s SET used_at = now() WHERE s.id = $1::bigint AND s.used_at < now() - interval '1 hour'
+
+-- name: bounds.raise
+-- Have those who make tasks of a queue ready from now on say so, if the tasks are below a moment.
+--
+-- $1 text    the queue
+-- $2 bigint  the moment, null for the latest that waits
+--
+-- Whoever raises it at the same time does it for both.
+--
+-- Returns the least ceiling of the queue's groups, null if there are none.
+WITH latest AS MATERIALIZED (
+    SELECT coalesce(
+        $2::bigint,
+        (
+            SELECT max(h.ready_at)
+            FROM {schema}.lane_group AS g
+            CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p (priority)
+            CROSS JOIN LATERAL (
+                SELECT t.ready_at
+                FROM {schema}.task AS t
+                WHERE t.lane_group = g.id AND t.priority = p.priority AND t.state = 1
+                ORDER BY t.ready_at DESC, t.id DESC
+                LIMIT 1
+            ) AS h
+            WHERE g.queue = $1::text AND NOT g.keyed
+        )
+    ) + 1 AS moment
+),
+free AS MATERIALIZED (
+    SELECT g.id FROM {schema}.lane_group AS g WHERE g.queue = $1::text AND NOT g.keyed ORDER BY g.id FOR UPDATE SKIP LOCKED
+),
+raised AS (
+    UPDATE {schema}.lane_group AS g SET ceiling = (SELECT moment FROM latest)
+    FROM free AS f
+    WHERE g.id = f.id AND g.ceiling < (SELECT moment FROM latest)
+)
+SELECT min(CASE WHEN f.id IS NULL THEN g.ceiling ELSE greatest(g.ceiling, (SELECT moment FROM latest)) END)
+FROM {schema}.lane_group AS g LEFT JOIN free AS f ON f.id = g.id
+WHERE g.queue = $1::text AND NOT g.keyed
+
+-- name: bounds.writers
+-- The transactions that have written tasks, or may be about to, and have not ended, but for those that always say that
+-- they made tasks ready.
+--
+-- $1 text  the schema
+--
+-- Returns their names.
+SELECT l.virtualtransaction
+FROM pg_locks AS l
+WHERE l.locktype = 'relation' AND l.relation = '{schema}.task'::regclass
+    AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+    AND l.mode NOT IN ('AccessShareLock', 'RowShareLock') AND l.pid IS DISTINCT FROM pg_backend_pid()
+    AND NOT EXISTS (
+        SELECT FROM pg_locks AS a
+        WHERE a.locktype = 'advisory' AND a.virtualtransaction = l.virtualtransaction AND a.granted AND a.objsubid = 2
+            AND a.database = l.database
+            AND a.classid = (hashtext('fairlead late')::bigint & 4294967295)::oid
+            AND a.objid = (hashtext($1::text)::bigint & 4294967295)::oid
+    )
+
+-- name: bounds.turn
+-- Whether this process is the one to move bounds, until the transaction ends.
+--
+-- $1 text  the schema
+SELECT pg_try_advisory_xact_lock(hashtext('fairlead bounds'), hashtext($1::text))
+
+-- name: bounds.move
+-- Move the bounds of a type set in a queue to the first tasks that its claims may take, and no further than a moment:
+-- all have ended that may make tasks ready before it and not say so. What was lowered is taken into all bounds.
+--
+-- $1 text     the queue
+-- $2 bigint   the number of the type set
+-- $3 bigint   the moment
+-- $4 boolean  whether to look from the very beginning
+--
+-- Up to {window} tasks of each priority are passed over. The caller has the turn, got by a statement of its own: what
+-- this one sees is what is there since.
+--
+-- Returns nothing.
+WITH served AS MATERIALIZED (
+    SELECT
+        g.id, greatest(g.settled, $3::bigint) AS settled, b.ready_at AS bounds, b.id AS bound_ids,
+        (SELECT w.ready_at FROM {schema}.lowered AS w WHERE w.lane_group = g.id ORDER BY w.ready_at LIMIT 1) AS lowered
+    FROM {schema}.lane_group AS g
+    LEFT JOIN {schema}.bound AS b ON b.lane_group = g.id AND b.type_set = $2::bigint
+    WHERE g.queue = $1::text AND NOT g.keyed
+),
+taken_in AS (
+    DELETE FROM {schema}.lowered AS w USING served AS v WHERE w.lane_group = v.id
+),
+lowered AS (
+    UPDATE {schema}.bound AS b
+    SET ready_at = ARRAY(SELECT least(u.at, v.lowered) FROM unnest(b.ready_at) WITH ORDINALITY AS u (at, n) ORDER BY n),
+        id = ARRAY(
+            SELECT CASE WHEN u.at < v.lowered THEN b.id[u.n] ELSE '00000000-0000-0000-0000-000000000000' END
+            FROM unnest(b.ready_at) WITH ORDINALITY AS u (at, n) ORDER BY n
+        )
+    FROM served AS v
+    WHERE b.lane_group = v.id AND b.type_set <> $2::bigint AND v.lowered <= ANY (b.ready_at)
+),
+line AS MATERIALIZED (
+    SELECT v.id AS lane_group, v.settled, p.priority, {from}
+    FROM served AS v CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p (priority)
+),
+moved AS MATERIALIZED (
+    SELECT
+        l.lane_group, l.priority,
+        CASE
+            WHEN f.ready_at < l.settled THEN f.ready_at
+            WHEN f.ready_at IS NOT NULL OR e.ready_at IS NULL THEN l.settled
+            WHEN $4::boolean THEN l.from_ready_at
+            ELSE least(e.ready_at, l.settled)
+        END AS ready_at,
+        CASE
+            WHEN f.ready_at < l.settled THEN f.id
+            WHEN f.ready_at IS NOT NULL OR e.ready_at IS NULL THEN '00000000-0000-0000-0000-000000000000'
+            WHEN $4::boolean THEN l.from_id
+            WHEN e.ready_at < l.settled THEN e.id
+            ELSE '00000000-0000-0000-0000-000000000000'
+        END AS id
+    FROM line AS l
+    -- The first that may be taken.
+    LEFT JOIN LATERAL (
+        SELECT w.ready_at, w.id
+        FROM (
+            SELECT t.ready_at, t.id, t.route
+            FROM {schema}.task AS t
+            WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
+                AND ($4::boolean OR (t.ready_at, t.id) >= (l.from_ready_at, l.from_id))
+            ORDER BY t.ready_at, t.id
+            LIMIT {window}
+        ) AS w
+        WHERE $2::bigint = 0 OR (SELECT s.excluding FROM {schema}.type_set AS s WHERE s.id = $2::bigint) = (({member}) IS NULL)
+        ORDER BY w.ready_at, w.id
+        LIMIT 1
+    ) AS f ON true
+    -- The end of what was looked at, if there is none and more behind it.
+    LEFT JOIN LATERAL (
+        SELECT t.ready_at, t.id
+        FROM {schema}.task AS t
+        WHERE f.ready_at IS NULL AND t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
+            AND ($4::boolean OR (t.ready_at, t.id) >= (l.from_ready_at, l.from_id))
+        ORDER BY t.ready_at, t.id
+        OFFSET {window} - 1
+        LIMIT 1
+    ) AS e ON true
+),
+settled AS (
+    UPDATE {schema}.lane_group AS g SET settled = v.settled FROM served AS v WHERE g.id = v.id AND g.settled < v.settled
+)
+INSERT INTO {schema}.bound AS b (lane_group, type_set, ready_at, id)
+SELECT m.lane_group, $2::bigint, array_agg(m.ready_at ORDER BY m.priority), array_agg(m.id ORDER BY m.priority)
+FROM moved AS m
+WHERE $2::bigint = 0 OR EXISTS (SELECT FROM {schema}.type_set AS s WHERE s.id = $2::bigint)
+GROUP BY m.lane_group
+ON CONFLICT (lane_group, type_set) DO UPDATE SET ready_at = excluded.ready_at, id = excluded.id
