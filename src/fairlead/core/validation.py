@@ -236,15 +236,34 @@ def _a(name: str) -> str:
 # One step for each letter: no text can make it go back.
 _TEXTS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"{}[]")
+_UNMARKED: Final = bytes(byte for byte in _OTHERS if byte != ord('"'))
 _STEPS: Final = tuple(1 if byte in b"{[" else -1 for byte in range(256))
+_PEELED: Final = 4
+"""How many levels are taken off at once."""
 
 
 def is_deeper(text: bytes, most: int) -> bool:
     """Whether valid JSON has more than so many objects and lists inside each other; takes time in step with its length.
 
-    Nearly all JSON has fewer of them in all, which two counts tell; and each takes two bytes.
+    Nearly all JSON has fewer of them in all, which two counts tell; and each takes two bytes. Of the rest nearly all is
+    flat: without the innermost few levels hardly anything is left.
     """
     if len(text) <= 2 * most or text.count(b"{") + text.count(b"[") <= most:
         return False
-    brackets = _TEXTS.sub(b"", text).translate(None, _OTHERS)
+    brackets = _brackets_in(text)
+    rest = brackets
+    for _ in range(_PEELED // 2):
+        rest = rest.replace(b"{}", b"").replace(b"[]", b"")
+    if len(rest) <= 2 * (most - _PEELED):
+        return False
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > most
+
+
+def _brackets_in(text: bytes) -> bytes:
+    """The brackets of valid JSON, without those in its texts."""
+    if b"\\" not in text:
+        # Of a text without brackets two quotes are left, beside each other; any other leaves one that has no neighbour.
+        brackets = text.translate(None, _UNMARKED).replace(b'""', b"")
+        if b'"' not in brackets:
+            return brackets
+    return _TEXTS.sub(b"", text).translate(None, _OTHERS)
