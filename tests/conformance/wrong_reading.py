@@ -220,7 +220,7 @@ class ScansInTheOrderOfWriting(WrongStore):
     breaks = "R1"
 
     async def scan(self, kind: str) -> list[Record]:
-        return [record for record in self._records.stored.values() if record.kind == kind]
+        return list(self._records.stored.get(kind, {}).values())
 
 
 class JoinsKindAndName(WrongStore):
@@ -230,7 +230,11 @@ class JoinsKindAndName(WrongStore):
 
     async def scan(self, kind: str) -> list[Record]:
         prefix = f"{kind}:"
-        records = {f"{record.kind}:{record.name}": record for record in self._records.stored.values()}
+        records = {
+            f"{record.kind}:{record.name}": record
+            for alike in self._records.stored.values()
+            for record in alike.values()
+        }
         names = sorted(name for name in records if name.startswith(prefix))
         return [replace(records[name], kind=kind, name=name.removeprefix(prefix)) for name in names]
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from fairlead.admin.circuits.api import CircuitShown, circuit_of, circuits_shown
 from fairlead.core.instant import SECOND, Instant, span
-from fairlead.core.task import Priority, State
+from fairlead.core.task import PRIORITIES, Priority, State
 from fairlead.core.tenancy import Role
-from fairlead.engine.metrics.throughput import HourCounts
+from fairlead.engine.metrics.throughput import NO_COUNTS, HourCounts
 from fairlead.engine.metrics.throughput import Throughput as Ended
 from fairlead.engine.queue_ages import AgePercentiles
 from fairlead.engine.stats import LineStats, QueueStats, Stats, WorkerStats
@@ -20,10 +18,7 @@ from fairlead.engine.worker_records import SlotKind, SlotUse
 from fairlead.wire.endpoint import Empty, Endpoint
 from fairlead.wire.tasks import Name
 from fairlead.wire.text import iso, maybe_iso, maybe_parse_iso
-from fairlead.wire.words import ByPriority, ByState
-
-_WORDS: Final = {state: state.value for state in State}
-"""An enum takes its time to tell a value, and the states are told for every queue."""
+from fairlead.wire.words import PRIORITY_WORDS, STATE_WORDS, ByPriority, ByState
 
 
 class PriorityStanding(Struct, kw_only=True):
@@ -174,10 +169,10 @@ def standing(stats: Stats, queue: str | None = None) -> Standing:
     states = stats.states if queue is None else _states_of(chosen.get(queue))
     return Standing(
         queues={
-            priority.word: _line(_sum(stats, priority, list(chosen.values()), everything=queue is None))
-            for priority in Priority
+            PRIORITY_WORDS[priority]: _line(_sum(stats, priority, list(chosen.values()), everything=queue is None))
+            for priority in PRIORITIES
         },
-        workers=WorkerCounts(**asdict(stats.workers)),
+        workers=_workers(stats.workers),
         throughput=Throughput(
             completed_last_minute=stats.throughput.completed, failed_last_minute=stats.throughput.failed
         ),
@@ -197,14 +192,14 @@ def _sum(stats: Stats, priority: Priority, queues: list[QueueStats], *, everythi
     lines = [queue.lines[priority] for queue in queues]
     if not everything:
         return lines[0] if lines else LineStats()
-    depth = sum(line.depth for line in lines)
-    hours = [*(line.hour for line in lines), stats.other_queues.get(priority, HourCounts())]
-    return LineStats(
-        depth=depth,
-        oldest_age=max((line.oldest_age for line in lines), default=0),
-        ages=stats.ages.get(priority) if depth else None,
-        hour=functools.reduce(HourCounts.plus, hours),
-    )
+    depth = oldest_age = 0
+    hour = stats.other_queues.get(priority, NO_COUNTS)
+    for line in lines:
+        depth += line.depth
+        oldest_age = max(oldest_age, line.oldest_age)
+        if line.hour is not NO_COUNTS:
+            hour = hour.plus(line.hour)
+    return LineStats(depth=depth, oldest_age=oldest_age, ages=stats.ages.get(priority) if depth else None, hour=hour)
 
 
 def _line(line: LineStats) -> PriorityStanding:
@@ -222,9 +217,20 @@ def _line(line: LineStats) -> PriorityStanding:
     )
 
 
+def _workers(workers: WorkerStats) -> WorkerCounts:
+    return WorkerCounts(
+        active=workers.active,
+        draining=workers.draining,
+        dead=workers.dead,
+        total_capacity=workers.total_capacity,
+        used_capacity=workers.used_capacity,
+        paused=workers.paused,
+    )
+
+
 def _queue(queue: QueueStats) -> QueueStanding:
     return QueueStanding(
-        priorities={priority.word: _line(line) for priority, line in queue.lines.items()},
+        priorities={PRIORITY_WORDS[priority]: _line(line) for priority, line in queue.lines.items()},
         states=_words(queue.states),
         types=queue.types,
         paused=queue.paused,
@@ -237,7 +243,7 @@ def _states_of(queue: QueueStats | None) -> dict[State, int]:
 
 
 def _words(states: dict[State, int]) -> dict[str, int]:
-    return {_WORDS[state]: count for state, count in states.items()}
+    return {STATE_WORDS[state]: count for state, count in states.items()}
 
 
 class StatsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.core.circuit import Circuit
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import Priority, State
-from fairlead.engine.metrics.throughput import OTHER_QUEUES, HourCounts, Throughput
+from fairlead.core.task import PRIORITIES, Priority, State
+from fairlead.engine.metrics.throughput import NO_COUNTS, OTHER_QUEUES, HourCounts, Throughput
 from fairlead.engine.queue_ages import AgePercentiles, QueueAges
 from fairlead.engine.worker_records import SlotKind, SlotUse, WorkerRecord, WorkerState
 from fairlead.storage.values import Tally
@@ -26,7 +27,7 @@ class LineStats(Struct, frozen=True, kw_only=True):
     """How long the one that has waited longest has waited."""
     ages: AgePercentiles | None = None
     """How long those have waited that wait; None if that was not counted, or none waits."""
-    hour: HourCounts = HourCounts()
+    hour: HourCounts = NO_COUNTS
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
@@ -117,7 +118,7 @@ def stats_of(
 ) -> Stats:
     """The stats of a tally taken at this moment; a queue that is paused is there even without tasks."""
     queues = {name: _no_tasks(paused=True, unreadable=name in unreadable) for name in sorted(paused)}
-    states = dict.fromkeys(State, 0)
+    states = _NO_STATES.copy()
     for lane_tally in tally.lanes:
         lane = lane_tally.lane
         queue = queues.get(lane.queue)
@@ -159,21 +160,22 @@ def stats_of(
 
 def aged(stats: Stats, ages: QueueAges) -> Stats:
     """The stats with how long the tasks have waited that wait, where there are any."""
-    queues = {
-        name: replace(queue, lines={each: _aged(line, ages, name, each) for each, line in queue.lines.items()})
-        for name, queue in stats.queues.items()
-    }
+    queues = stats.queues.copy()
+    for (name, priority), each in ages.by_queue.items():
+        queue = queues.get(name)
+        if queue is not None and (line := queue.lines[priority]).depth:
+            queues[name] = replace(queue, lines={**queue.lines, priority: replace(line, ages=each)})
     return replace(stats, queues=queues, ages=dict(ages.overall))
 
 
-def _aged(line: LineStats, ages: QueueAges, queue: str, priority: Priority) -> LineStats:
-    return replace(line, ages=ages.by_queue.get((queue, priority))) if line.depth else line
+_NO_LINES: Final = dict.fromkeys(PRIORITIES, LineStats())
+_NO_STATES: Final = dict.fromkeys(State, 0)
 
 
 def _no_tasks(*, paused: bool = False, unreadable: bool = False) -> QueueStats:
     return QueueStats(
-        lines={priority: LineStats() for priority in Priority},
-        states=dict.fromkeys(State, 0),
+        lines=_NO_LINES.copy(),
+        states=_NO_STATES.copy(),
         types={},
         running={},
         dead_letters={},

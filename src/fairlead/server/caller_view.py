@@ -13,6 +13,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Raw
 from starlette.types import Scope
 
 from fairlead.admin.tenant_engine import TenantEngine
@@ -26,7 +27,7 @@ from fairlead.core.task import State, Task
 from fairlead.core.tenancy import Role, check_holder, check_unbound, tenant_named
 from fairlead.engine.queue_ages import AtRisk
 from fairlead.engine.scheduler import template_of
-from fairlead.engine.stats import Stats, aged
+from fairlead.engine.stats import Stats
 from fairlead.engine.worker_records import SlotKind, WorkerRecord
 from fairlead.server.auth.credentials import Principal
 from fairlead.server.http.bodies import BodyReader
@@ -58,6 +59,8 @@ class View:
         self._state = state
         self.principal = principal
         self.engine = TenantEngine(state.engine, principal.tenant)
+        self.tenant_of: Callable[[str | None], str | None] = functools.partial(tenant_named, principal.tenant)
+        """The tenant of a task that the caller submits and for which it has named this one, or none."""
 
     @property
     def state(self) -> ServerState:
@@ -110,10 +113,6 @@ class View:
         return self._state.tables()
 
     # Tasks
-
-    def tenant_of(self, named: str | None) -> str | None:
-        """The tenant of a task that the caller submits and for which it has named this one, or none."""
-        return tenant_named(self.principal.tenant, named)
 
     async def submit(self, submission: Submission) -> TaskCreated:
         """Store a task; what to tell of it."""
@@ -177,13 +176,13 @@ class View:
         stats = await self._state.depths.stats()
         return stats if self.principal.tenant is None else await self.engine.narrowed(stats)
 
-    async def aged_stats(self) -> Stats:
-        """The same, with how long the tasks have waited that wait."""
-        stats = await self.stats()
-        if not stats.states[State.QUEUED]:
-            return stats
-        own = None if self.principal.tenant is None else await self.engine.counted_queues()
-        return aged(stats, await self._state.ages.of(own))
+    async def standing(self, queue: str | None) -> Raw:
+        """The same as it is shown, of all those queues or of one, with how long the tasks have waited that wait."""
+        stats, ages = await self.stats(), None
+        if stats.states[State.QUEUED]:
+            own = None if self.principal.tenant is None else await self.engine.counted_queues()
+            ages = await self._state.ages.of(own)
+        return self._state.stats_answers.show(stats, ages, queue)
 
     async def recent(self) -> tuple[Stats, Span, AtRisk]:
         """The same, at most a second old, how late the most overdue schedule is, and which tasks may starve."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from starlette.types import ASGIApp, Receive, Scope
 
 from fairlead.core.errors import InvalidTask, TaskNotFound
@@ -47,7 +47,7 @@ class Call(Struct, Generic[Q, B], frozen=True):
 class Answer(Struct, frozen=True):
     """What an endpoint says: a status and a body that becomes JSON."""
 
-    body: Struct | Mapping[str, Any] | None = None
+    body: Struct | Mapping[str, Any] | Raw | None = None
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
 

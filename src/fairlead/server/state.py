@@ -21,6 +21,7 @@ from fairlead.server.auth.gate import Gate
 from fairlead.server.http.bodies import BodyReader, Deadlines
 from fairlead.server.live.broadcast import Broadcast, Endings
 from fairlead.server.live.queue_depths import Ages, Depths, Recorder
+from fairlead.server.live.stats_answer import StatsAnswers
 from fairlead.server.settings import ServerSettings
 from fairlead.server.worker_protocol.dispatch import Dispatcher
 from fairlead.server.worker_protocol.registry import RegisteredWorkers
@@ -89,6 +90,7 @@ class ServerState:
         self.depths = Depths(engine)
         self.admission = Admission(engine, self.settings.admission, metrics)
         self.ages = Ages(engine)
+        self.stats_answers = StatsAnswers()
         self.history = Recorder(engine, self.depths)
         self.endings = Endings(engine, self.stopping)
         self._patience = patience_of(engine.store)

@@ -29,8 +29,8 @@ from fairlead.core.task import (
 from fairlead.core.tenancy import key_name
 from fairlead.core.transitions import retriable
 from fairlead.wire.tasks import RetryPolicy, RetryRule, retry_of, retry_shown
-from fairlead.wire.text import iso, maybe_iso, maybe_parse_iso, parse_iso
-from fairlead.wire.words import PriorityName, StateName
+from fairlead.wire.text import iso, maybe_parse_iso, parse_iso
+from fairlead.wire.words import PRIORITY_WORDS, REASON_WORDS, STATE_WORDS, PriorityName, StateName
 
 
 class TransitionError(Struct, kw_only=True):
@@ -100,7 +100,7 @@ def _transition(
 ) -> Transition:
     return Transition(
         at=iso(at),
-        status=state.value,
+        status=STATE_WORDS[state],
         reason=reason,
         attempt=attempt,
         worker_id=worker,
@@ -241,23 +241,24 @@ def with_field(shape: TaskBrief, **more: Any) -> dict[str, Any]:
 
 
 def _fields(task: Task, table: Table, now: Instant) -> dict[str, Any]:
+    # Lists are made of this: what is mostly not there is not asked for, and no enum tells its own word.
     spec, status = task.spec, task.status
     scheduled = status.state is State.SCHEDULED
     return {
         "task_id": spec.id,
         "task_type": spec.type,
         "queue": spec.queue,
-        "status": status.state.value,
-        "reason": status.reason.value,
-        "priority": status.priority.word,
-        "effective_priority": treated_as(table, task, now).word,
+        "status": STATE_WORDS[status.state],
+        "reason": REASON_WORDS[status.reason],
+        "priority": PRIORITY_WORDS[status.priority],
+        "effective_priority": PRIORITY_WORDS[treated_as(table, task, now)],
         "required_capabilities": list(spec.requires),
         "tags": list(spec.tags),
         "created_at": iso(spec.created_at),
         "run_at": iso(status.ready_at) if scheduled else None,
         "queued_at": None if scheduled else iso(status.ready_at),
-        "started_at": maybe_iso(status.started_at),
-        "completed_at": maybe_iso(status.ended_at),
+        "started_at": None if status.started_at is None else iso(status.started_at),
+        "completed_at": None if status.ended_at is None else iso(status.ended_at),
         "attempts": status.attempts,
         "retry_count": status.retries,
         "max_retries": spec.max_retries,
@@ -267,12 +268,12 @@ def _fields(task: Task, table: Table, now: Instant) -> dict[str, Any]:
         "assigned_worker_id": status.lease.worker if status.lease else None,
         "lease_until": iso(status.lease.until) if status.lease else None,
         "cancel_requested": status.cancel_asked,
-        "idempotency_key": spec.key,
+        "idempotency_key": None if spec.idempotency_key is None else spec.key,
         "tenant": spec.tenant,
-        "trace_id": spec.trace_id,
-        "traceparent": traceparent_in(spec.trace),
+        "trace_id": spec.id if spec.trace is None else spec.trace_id,
+        "traceparent": None if spec.trace is None else traceparent_in(spec.trace),
         "concurrency_key": spec.concurrency_key,
-        "progress": _progress(status.progress),
+        "progress": None if status.progress is None else _progress(status.progress),
         "pending": status.pending,
         "unmet": status.unmet,
         "on_failure": None if spec.after is None else spec.after.on_failure.value,
@@ -302,9 +303,7 @@ def _error(task: Task, *, whole: bool) -> TaskError | None:
     )
 
 
-def _progress(progress: Progress | None) -> TaskProgress | None:
-    if progress is None:
-        return None
+def _progress(progress: Progress) -> TaskProgress:
     return TaskProgress(percent=progress.percent, message=progress.message, at=iso(progress.at))
 
 

@@ -23,7 +23,7 @@ from fairlead.wire.aliases import NUMBERS
 from fairlead.wire.endpoint import Problem
 from fairlead.wire.explanations import CauseShown
 from fairlead.wire.text import instant_of, iso, maybe_iso
-from fairlead.wire.words import PriorityName, StateName
+from fairlead.wire.words import PRIORITY_WORDS, STATE_WORDS, PriorityName, StateName
 
 _YEAR: Final = LONGEST // SECOND
 
@@ -136,7 +136,6 @@ HTTP_NAMES: Final[Mapping[str, str]] = {
 """What fields of a submission are called over HTTP and in JSON, by their names in Python; all others have one name."""
 
 _CANCEL: Final = OnFailure.CANCEL
-_WORDS: Final = [priority.word for priority in Priority]
 _iso: Final = functools.lru_cache(maxsize=1)(iso)
 """Tasks that are submitted together share their moment."""
 
@@ -331,8 +330,8 @@ def created(task: Task, position: int | None, *, existing: bool, warnings: Seque
     return TaskCreated(
         task_id=spec.id,
         task_type=spec.type,
-        status=status.state.value,
-        priority=_WORDS[status.priority],
+        status=STATE_WORDS[status.state],
+        priority=PRIORITY_WORDS[status.priority],
         queue=spec.queue,
         queue_position=position,
         created_at=_iso(spec.created_at),

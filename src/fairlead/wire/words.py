@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias, TypeVar
 from msgspec import Meta
 
 from fairlead.core.circuit import CircuitState
-from fairlead.core.task import Priority, State
+from fairlead.core.task import Priority, Reason, State
 from fairlead.core.tenancy import Role
 from fairlead.engine.worker_records import WorkerState
 
@@ -18,6 +18,11 @@ T = TypeVar("T")
 
 ENUM: Final = "enum"
 """Where a type names the enum whose words it has."""
+
+STATE_WORDS: Final = {state: state.value for state in State}
+REASON_WORDS: Final = {reason: reason.value for reason in Reason}
+PRIORITY_WORDS: Final = tuple(priority.word for priority in Priority)
+"""An enum takes its time to tell a word, and these are told of every task."""
 
 StateName: TypeAlias = Annotated[str, Meta(extra={ENUM: State})]
 PriorityName: TypeAlias = Annotated[str, Meta(extra={ENUM: Priority})]

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND, Instant, Span
-from fairlead.core.task import COMPLETED, Priority, State, Task
+from fairlead.core.task import COMPLETED, PRIORITIES, Priority, State, Task
 from fairlead.engine.events.types import worker_of
 from fairlead.engine.records import DecodedRecord, Form, Records, Unread
 
@@ -68,6 +68,9 @@ class HourCounts(Struct, frozen=True, kw_only=True):
             promoted=self.promoted + other.promoted,
             recovered=self.recovered + other.recovered,
         )
+
+
+NO_COUNTS: Final = HourCounts()
 
 
 class HourRow(Struct, frozen=True, array_like=True):
@@ -205,7 +208,7 @@ _ByPriority: TypeAlias = tuple[list[int], ...]
 
 
 def _no_counts() -> _ByPriority:
-    return tuple([0, 0, 0] for _ in Priority)
+    return tuple([0, 0, 0] for _ in PRIORITIES)
 
 
 def _add(row: list[int], counts: Sequence[int]) -> None:
@@ -228,16 +231,15 @@ def _fewer(rows: dict[tuple[str, int, int], list[int]]) -> dict[tuple[str, int, 
 
 def hour_of(rows: Iterable[HourRow], now: Instant) -> dict[str, dict[Priority, HourCounts]]:
     """What all of the rows that are of the last hour say together, by queue and priority."""
-    known = {int(priority): priority for priority in Priority}
     sums: dict[tuple[str, int], list[int]] = {}
     for row in rows:
         # A later version may know other priorities.
-        if row.priority in known and _is_this_hour(row.number, now):
+        if 0 <= row.priority < len(PRIORITIES) and _is_this_hour(row.number, now):
             counts = (row.ended, row.waited, row.took, row.promoted, row.recovered)
             _add(sums.setdefault((row.queue, row.priority), [0] * 5), counts)
     hour: dict[str, dict[Priority, HourCounts]] = {}
     for (queue, number), (ended, waited, took, promoted, recovered) in sums.items():
-        hour.setdefault(queue, {})[known[number]] = HourCounts(
+        hour.setdefault(queue, {})[PRIORITIES[number]] = HourCounts(
             ended=ended, waited=waited, took=took, promoted=promoted, recovered=recovered
         )
     return hour

@@ -13,7 +13,7 @@ from fairlead.admin.stats import Sample, sample
 from fairlead.core.errors import StoreError
 from fairlead.core.instant import MINUTE, SECOND, Span
 from fairlead.core.queues.order import Policy, Table
-from fairlead.core.task import QUEUED, Priority, Task
+from fairlead.core.task import PRIORITIES, QUEUED, Task
 from fairlead.engine.queue_ages import AtRisk, QueueAges, StarvationCount
 from fairlead.engine.stats import Stats
 
@@ -93,6 +93,8 @@ class Depths:
         """What was submitted here while the counting was under way."""
         self._counted: Span | None = None
         self._counting: asyncio.Task[Stats] | None = None
+        self._asking: list[asyncio.Future[Stats]] = []
+        """Who waits for what is being counted."""
         self._recent: tuple[Span, Stats, Span, AtRisk] | None = None
         self._starving = StarvationCount(
             engine.store, engine.clock, lambda queue: engine.queue_cache.settings_of(queue).order
@@ -103,7 +105,10 @@ class Depths:
 
     async def stats(self) -> Stats:
         """The engine's stats; those who ask at the same time are answered together."""
-        return await asyncio.shield(self._count())
+        self._count()
+        asking: asyncio.Future[Stats] = asyncio.get_running_loop().create_future()
+        self._asking.append(asking)
+        return await asking
 
     async def recent(self) -> tuple[Stats, Span, AtRisk]:
         """The stats, and how late the most overdue schedule is, at most a second old; and which tasks may starve."""
@@ -135,31 +140,20 @@ class Depths:
 
     def position(self, task: Task) -> int | None:
         """How many ready tasks of its queue are served before a task that was just stored, itself included."""
-        if task.status.state is not QUEUED:
+        status, queue = task.status, task.spec.queue
+        if status.state is not QUEUED:
             return None
-        depths = self._add(task)
+        depths = self._depths.get(queue)
+        if depths is None:
+            depths = self._depths[queue] = [0] * len(PRIORITIES)
+        depths[status.priority] += 1
         if self._counting is not None:
             self._since.append(task)
-        return sum(map(depths.__getitem__, self._ahead_of(task.spec.queue)[task.status.priority]))
-
-    def _ahead_of(self, queue: str) -> list[list[int]]:
-        """For each priority those that are served no later, whatever the age of their tasks."""
         table = self._engine.queue_cache.table_of(queue)
         known = self._ahead.get(queue)
         if known is None or known[0] is not table:
-            ahead = [
-                [int(other) for other in Priority if other == own or table[other].rank <= table[own].rank]
-                for own in Priority
-            ]
-            known = self._ahead[queue] = table, ahead
-        return known[1]
-
-    def _add(self, task: Task) -> list[int]:
-        depths = self._depths.get(task.spec.queue)
-        if depths is None:
-            depths = self._depths[task.spec.queue] = [0] * len(Priority)
-        depths[task.status.priority] += 1
-        return depths
+            known = self._ahead[queue] = table, _ahead(table)
+        return sum(map(depths.__getitem__, known[1][status.priority]))
 
     def _count(self) -> asyncio.Task[Stats]:
         if self._counting is None:
@@ -170,17 +164,21 @@ class Depths:
 
     def _learn(self, counting: asyncio.Task[Stats]) -> None:
         self._counting = None
+        asking, self._asking = self._asking, []
+        for each in asking:
+            _pass_on(counting, each)
         # An error is for those who asked for stats; submits go on without positions.
         if counting.cancelled() or counting.exception() is not None:
             return
         self._counted = self._engine.clock.monotonic()
         self._depths = {
-            name: [queue.lines[priority].depth for priority in Priority]
+            name: [queue.lines[priority].depth for priority in PRIORITIES]
             for name, queue in counting.result().queues.items()
         }
-        for task in self._since:
-            self._add(task)
-        self._since.clear()
+        since, self._since = self._since, []
+        # They take their places once more, behind what was counted.
+        for task in since:
+            self.position(task)
         self._ahead.clear()
 
     def _age(self) -> float:
@@ -211,3 +209,23 @@ class Recorder:
     async def take(self) -> None:
         """Take a sample."""
         self.samples.append(sample(await self._depths.stats(), self._engine.clock.now()))
+
+
+def _ahead(table: Table) -> list[list[int]]:
+    """For each priority those that are served no later, whatever the age of their tasks."""
+    return [
+        [int(other) for other in PRIORITIES if other == own or table[other].rank <= table[own].rank]
+        for own in PRIORITIES
+    ]
+
+
+def _pass_on(counting: asyncio.Task[Stats], asking: asyncio.Future[Stats]) -> None:
+    """Tell one who asked what came of the counting, unless they have left."""
+    if asking.done():
+        return
+    if counting.cancelled():
+        asking.cancel()
+    elif (error := counting.exception()) is not None:
+        asking.set_exception(error)
+    else:
+        asking.set_result(counting.result())

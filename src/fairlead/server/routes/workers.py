@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairlead.admin import stats
-from fairlead.admin.stats import History, StatsQuery, standing
+from fairlead.admin.stats import History, StatsQuery
 from fairlead.admin.workers import api as workers_api
 from fairlead.admin.workers.api import AutoscaleQuery, WorkerList, WorkerWhole, autoscale, worker_shown, worker_whole
 from fairlead.core.identity import check_name
@@ -47,7 +47,7 @@ async def show_stats(call: Call[StatsQuery, None]) -> Answer:
     queue = None if call.query.queue is None else check_name("queue", call.query.queue)
     if queue is not None:
         await call.view.engine.check_queues([queue])
-    return Answer(standing(await call.view.aged_stats(), queue))
+    return Answer(await call.view.standing(queue))
 
 
 async def show_history(call: Call[Empty, None]) -> Answer:

@@ -135,7 +135,11 @@ class Lanes:
     def tally(self) -> Tally:
         """How many tasks are in each lane and state, and since when the first of each waits."""
         lanes = [
-            LaneTally(lane, dict(+line.counts), head[0] if (head := line.ready.peek()) else None)
+            LaneTally(
+                lane,
+                {state: count for state, count in line.counts.items() if count > 0},
+                head[0] if (head := line.ready.peek()) else None,
+            )
             for lines in self.queues.values()
             for lane, line in lines.items()
         ]
