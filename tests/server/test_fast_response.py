@@ -8,6 +8,7 @@ import re
 import httpx
 
 from fairlead.server.app import build
+from fairlead.server.http.fast_response import Arrival
 from tests.server.test_server import running, said_to
 from tests.worker.building import eventually
 
@@ -65,3 +66,23 @@ async def test_who_leaves_during_a_long_poll_is_noticed() -> None:
         await eventually(lambda: server.state.dispatcher.waiting == 1, "the poll")
         poll.cancel()
         await eventually(lambda: server.state.dispatcher.waiting == 0, "its end")
+
+
+async def test_an_arrival_wakes_all_who_wait_and_whoever_comes_before_it_is_cleared() -> None:
+    arrival = Arrival()
+    waiting = [asyncio.create_task(arrival.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    arrival.set()
+    arrival.clear()
+    assert [type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)] == [
+        asyncio.CancelledError, type(None), type(None),
+    ]  # fmt: skip
+    arrival.set()
+    await arrival.wait()
+    arrival.clear()
+    late = asyncio.create_task(arrival.wait())
+    await asyncio.sleep(0)
+    assert not late.done()
+    arrival.set()
+    await late

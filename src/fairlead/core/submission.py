@@ -92,6 +92,7 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
     defaults = settings.defaults.of(priority)
     due = now if submission.delay is None and submission.run_at is None else _due(submission, now)
     timeout = defaults.timeout if submission.timeout is None else submission.timeout
+    backoff = submission.backoff or settings.defaults.backoff
     # Python passes more than 15 keywords by way of a dictionary, which takes as long as all the rest of this.
     spec = Spec(
         id=task_id,
@@ -103,7 +104,7 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         timeout=timeout,
         max_retries=defaults.max_retries if submission.max_retries is None else submission.max_retries,
         max_crashes=settings.defaults.max_crashes if submission.max_crashes is None else submission.max_crashes,
-        backoff=_retry(submission, settings),
+        backoff=backoff if submission.retry_rules is None else with_rules(backoff, submission.retry_rules),
         tenant=submission.tenant,
         tags=submission.tags,
         trace=submission.trace,
@@ -133,11 +134,6 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         alarm=due if later else None,
     )
     return Task(spec, status)
-
-
-def _retry(submission: Submission, settings: Settings) -> Backoff | RetryRules:
-    backoff = submission.backoff or settings.defaults.backoff
-    return backoff if submission.retry_rules is None else with_rules(backoff, submission.retry_rules)
 
 
 def _after(submission: Submission) -> After:

@@ -21,7 +21,7 @@ from fairlead.engine.queue_cache import SOON
 from fairlead.engine.records import Form, Records, Unread, decoder
 from fairlead.engine.runtime import telemetry
 from fairlead.engine.runtime.clock import Clock
-from fairlead.engine.runtime.event_loop import Turn
+from fairlead.engine.runtime.event_loop import FEW, Turn
 from fairlead.engine.runtime.ids import IdMaker
 from fairlead.storage.values import Added, Apart, Filter, KeyHeld, KeyUnknown, Known, Missing, Receipt
 
@@ -149,10 +149,10 @@ class Submitter:
 
     async def _accept(self, batch: _Batch) -> None:
         """Make the tasks that the submissions of a batch become."""
-        now, turn = self._clock.now(), batch.turn
+        now, turn, accepted, answers = self._clock.now(), batch.turn, batch.accepted, batch.answers
         named = 0
         for position, (submission, task_id) in enumerate(zip(batch.submissions, batch.ids, strict=True)):
-            if turn.is_over:
+            if (position % FEW == 0 or submission.after) and turn.is_over:
                 await turn.next()
             try:
                 if submission.after:
@@ -161,17 +161,17 @@ class Submitter:
                     submission = dependencies.named(submission, position, batch.ids)
                 task = self._queue_cache.accept(submission, task_id, now)
             except FairleadError as error:
-                batch.answers.append(error)
+                answers.append(error)
                 continue
             holder = None
             if submission.idempotency_key is not None:
                 task, holder = await self.keys.name(task)
             if holder is None:
-                batch.accepted[position] = task
-                batch.answers.append(Submitted(task))
+                accepted[position] = task
+                answers.append(Submitted(task))
             else:
                 batch.held = True
-                batch.answers.append(await self._held(submission, holder))
+                answers.append(await self._held(submission, holder))
 
     async def _add_listed(self, batch: _Batch, listed: set[TaskId]) -> None:
         """Store the tasks of a batch of which some are taken however many wait."""

@@ -24,7 +24,7 @@ from fairlead.core.identity import traceparent_in
 from fairlead.core.submission import Submission
 from fairlead.core.tenancy import Role, check_holder, tenant_named
 from fairlead.engine.runtime import telemetry
-from fairlead.engine.runtime.event_loop import Turn
+from fairlead.engine.runtime.event_loop import FEW, Turn
 from fairlead.server.admission import Admitted
 from fairlead.server.auth.credentials import Headers, Principal
 from fairlead.server.http.bodies import JSON, LARGE, Decoder, is_json
@@ -65,16 +65,25 @@ async def submit_all(view: View, items: Sequence[Item], traceparent: str | None 
     """Store what can be stored; the results are in the order of the items, numbered from 0."""
     turn = Turn(len(items))
     wishes: list[Submission | Refusal] = []
-    for item in items:
-        if turn.is_over:
+    tenant_of, awaiting = view.tenant_of, False
+    for index, item in enumerate(items):
+        if index % FEW == 0 and turn.is_over:
             await turn.next()
-        wishes.append(_wish(view, item, traceparent))
-    if any(isinstance(wish, Submission) and wish.after for wish in wishes):
+        wish: Submission | Refusal
+        try:
+            wish = item if isinstance(item, Refusal) else submission_of(item, tenant_of(item.tenant), traceparent)
+        except FairleadError as error:
+            wish = refusal_of(error)
+        wishes.append(wish)
+        if isinstance(wish, Submission) and wish.after:
+            awaiting = True
+    if awaiting:
         wishes = await _placed(await _awaitable(view, wishes))
     answers = iter(await view.submit_many([wish for wish in wishes if isinstance(wish, Submission)]))
     results = []
+    turn = Turn(len(wishes))
     for index, wish in enumerate(wishes):
-        if turn.is_over:
+        if index % FEW == 0 and turn.is_over:
             await turn.next()
         answer = next(answers) if isinstance(wish, Submission) else wish
         if isinstance(answer, Refusal):
@@ -127,13 +136,15 @@ async def _store(
     state: ServerState, submissions: Sequence[Submission], callers: Sequence[Principal], listed: Sequence[int]
 ) -> list[TaskCreated | Refusal]:
     counted = await state.depths.ready()
-    turn = Turn(len(submissions))
     answers: list[TaskCreated | Refusal] = []
     warnings: dict[tuple[str, str, tuple[str, ...], str | None], Sequence[CauseShown]] = {}
     engine = state.engine
     storing = engine.submit_listed(submissions, listed) if listed else engine.submit_many(submissions)
-    for submitted, caller in zip(await storing, callers, strict=True):
-        if turn.is_over:
+    stored = await storing
+    # Others had theirs while it was awaited.
+    turn = Turn(len(submissions))
+    for index, (submitted, caller) in enumerate(zip(stored, callers, strict=True)):
+        if index % FEW == 0 and turn.is_over:
             await turn.next()
         if isinstance(submitted, FairleadError):
             if isinstance(submitted, AdmissionRefused):
@@ -189,15 +200,6 @@ async def _placed(wishes: Sequence[Submission | Refusal]) -> list[Submission | R
 def refused(index: int, refusal: Refusal) -> BatchResult:
     """What becomes of a task that is refused."""
     return BatchResult(index=index, status=refusal.status, problem=refusal.problem)
-
-
-def _wish(view: View, item: Item, traceparent: str | None) -> Submission | Refusal:
-    if isinstance(item, Refusal):
-        return item
-    try:
-        return submission_of(item, view.tenant_of(item.tenant), traceparent)
-    except FairleadError as error:
-        return refusal_of(error)
 
 
 METHOD: Final = "POST"

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from fairlead.core.identity import trace_id_of
 from fairlead.core.instant import SECOND, Instant, Span
-from fairlead.core.task import COMPLETED, EXECUTING, Priority, State, Task
+from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, Priority, Reason, State, Task
 from fairlead.core.transitions import state_before
 from fairlead.engine.events.types import Happening, Occurrence, Watcher, happening_of, worker_of
 from fairlead.wire.text import iso
@@ -88,7 +88,8 @@ class TransitionLog(Watcher):
     def moved(self, tasks: Sequence[Task], at: Instant) -> None:
         """Log that tasks have come to their states."""
         least = self._logger.getEffectiveLevel()
-        when, process, informs = iso(at), self._process, least <= logging.INFO
+        process, informs = self._process, least <= logging.INFO
+        when = iso(at) if informs else ""
         lines: list[LogLine] = []
         for task in tasks:
             spec, status = task.spec, task.status
@@ -114,10 +115,10 @@ class TransitionLog(Watcher):
                             spec.trace and trace_id_of(spec.trace), None, (at - status.ready_at) / SECOND,
                         )
                     )  # fmt: skip
-            else:
+            elif informs or status.state is not QUEUED or status.reason is not Reason.SUBMITTED:
                 happening = happening_of(task)
                 if LEVELS[happening] >= least:
-                    lines.append(self._line(happening, task, at, when))
+                    lines.append(self._line(happening, task, at, when or iso(at)))
         if lines:
             self._write(lines)
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from fairlead.core.health.quarantine import Fault, Quarantined
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import MILLISECOND, Instant
-from fairlead.core.task import Failure, Priority, Progress, Reason, State, Task
+from fairlead.core.task import QUEUED, Failure, Priority, Progress, Reason, State, Task
 from fairlead.core.transitions import last_attempt
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.protocol import Store
@@ -93,14 +93,18 @@ Observer: TypeAlias = Callable[[Occurrence], None] | Watcher
 
 def happening_of(task: Task) -> Happening:
     """What happened to a task that has just come to its state."""
-    match task.state:
+    status = task.status
+    # Whatever is submitted comes by here, and most of it waits for its first attempt.
+    if status.state is QUEUED and not status.history:
+        return _BACK_IN_LINE.get(status.reason, Happening.RETRYING)
+    match status.state:
         case State.QUEUED | State.SCHEDULED:
             # It waits for the reason that it had before: only its past tells of this.
-            if task.status.history and task.status.history[-1].reason is Reason.PRIORITIZED:
+            if status.history and status.history[-1].reason is Reason.PRIORITIZED:
                 return Happening.PRIORITIZED
-            return _BACK_IN_LINE.get(task.status.reason, Happening.RETRYING)
+            return _BACK_IN_LINE.get(status.reason, Happening.RETRYING)
         case State.EXECUTING:
-            return Happening.CANCEL_ASKED if task.status.cancel_asked else Happening.STARTED
+            return Happening.CANCEL_ASKED if status.cancel_asked else Happening.STARTED
         case State.COMPLETED:
             return Happening.COMPLETED
         case State.FAILED:

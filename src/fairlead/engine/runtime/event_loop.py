@@ -132,7 +132,8 @@ class Turn:
     """A turn of the running event loop; where there is none, because the engine is driven without one, it never ends.
 
     After each thing that is done ask `is_over`, and if it is, `await next()`. Of a few things, to ask would take longer
-    than to do them: their turn does not end.
+    than to do them: their turn does not end, and where each thing is as small as a task it is enough to ask at every
+    few.
     """
 
     __slots__ = ("_end", "_loop")

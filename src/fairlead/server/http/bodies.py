@@ -211,7 +211,8 @@ class Decoder:
             raise Refusal("invalid-json", f"the body is not valid JSON: {error}") from None
         except RecursionError:
             raise _too_deep() from None
-        check_depth(body)
+        if is_deeper(body, MOST_DEEP):
+            raise _too_deep()
         check_unambiguous(body, tree)
         return decoded, ignored
 

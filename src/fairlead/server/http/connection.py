@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 from fairlead.server.http.connections import NEVER, Peers
 from fairlead.server.http.guarded_connection import GuardedConnection
 from fairlead.server.http.problems import Refusal
-from fairlead.server.http.response import SAID, Direct, open_direct
+from fairlead.server.http.response import SAID, Arrival, Direct, open_direct
 from fairlead.server.settings import ServerSettings
 from fairlead.server.submit import Together
 
@@ -78,6 +78,7 @@ class Connection(GuardedConnection, HttpToolsProtocol):
     def _begin(self, keep_alive: bool, expected: bytes) -> None:
         """Have the request answered that has just been read, when all before it are."""
         waits = self.answering
+        arrival: Any = Arrival()
         self.cycle = RequestResponseCycle(
             scope=self.scope,
             transport=self.transport,
@@ -86,7 +87,7 @@ class Connection(GuardedConnection, HttpToolsProtocol):
             access_logger=self.access_logger,
             access_log=self.access_log,
             default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
+            message_event=arrival,
             expect_100_continue=expected.lower() == b"100-continue",
             keep_alive=keep_alive,
             on_response=self.on_response_complete,
@@ -129,19 +130,25 @@ class Connection(GuardedConnection, HttpToolsProtocol):
         return self.cycle.response_started
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        if not self.flow.write_paused:
+        unread = self.flow.write_paused
+        if not unread:
             self.ends = NEVER
         request = open_direct(cycle)
-        if not self._together.takes(request.scope) or not request.open:
+        # While the caller leaves earlier answers unread, none goes by directly.
+        if unread or not self._together.takes(request.scope):
             super()._start_asgi_task(cycle, app)
             return
-        start = functools.partial(super()._start_asgi_task, cycle, app)
+        start = functools.partial(self._start_alone, cycle, app)
         if not cycle.more_body:
             self._join(request, start)
         elif self._feeding:
             self._held = request, start
         else:
             start()
+
+    def _start_alone(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Have a request answered by itself, though it could have been answered with others."""
+        super()._start_asgi_task(cycle, app)
 
     def _join(self, request: Direct, otherwise: Callable[[], None]) -> None:
         task = self._together.add(request, otherwise)

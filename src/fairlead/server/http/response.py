@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
@@ -101,6 +102,39 @@ SAID: Final = "fairlead.headers"
 """Where the scope of a request has its headers by name, which were made to check them."""
 
 _KEY: Final = "fairlead.direct"
+
+
+class Arrival(Struct, eq=False):
+    """What of an `asyncio.Event` a request needs, at a fifth of its price: most requests wait for nothing.
+
+    It is set when more of the request has come, or nothing more will.
+    """
+
+    is_set: bool = False
+    _waiters: list[asyncio.Future[None]] | None = None
+
+    def set(self) -> None:
+        """Wake who waits."""
+        self.is_set = True
+        if self._waiters is not None:
+            waiters, self._waiters = self._waiters, None
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def clear(self) -> None:
+        """Have who comes now wait for what is next."""
+        self.is_set = False
+
+    async def wait(self) -> None:
+        """Wait until it is set."""
+        if self.is_set:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append(waiter)
+        await waiter
 
 
 class Direct:

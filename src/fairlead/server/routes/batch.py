@@ -197,7 +197,7 @@ async def submit_batch(call: Call[Empty, None]) -> Answer | ASGIApp:
     body = await view.bodies.read(call.scope, call.receive, view.settings.batch_limit)
     items = await read_batch(body)
     results = await submit_all(view, items, traceparent_of(call.scope["headers"]))
-    rejected = sum(1 for result in results if result.status >= 400)
+    rejected = len([result for result in results if result.status >= 400])
     answer = BatchAnswer(results=results, accepted=len(results) - rejected, rejected=rejected)
     return Answer(answer, status=207 if rejected else 200)
 

@@ -225,22 +225,23 @@ class MemoryStore:
     ) -> list[Receipt]:
         """Add tasks; `elsewhere` is how those stand that they may wait for and that are not in this store."""
         with self._lock:
-            at = self._time() if now is None else now
-            receipts = [self._add(task, at, bounds, elsewhere) for task in tasks]
+            receipts = [self._add(task, now, bounds, elsewhere) for task in tasks]
             self._doorbell.ring(tasks)
         return receipts
 
     async def holder(self, queue: str, key: str, *, now: Instant | None = None) -> TaskId | None:
         with self._lock:
-            return self._holder((queue, key), self._time() if now is None else now)
+            return self._holder((queue, key), now)
 
-    def _holder(self, key: tuple[str, str], now: Instant) -> TaskId | None:
+    def _holder(self, key: tuple[str, str], now: Instant | None) -> TaskId | None:
         known = self._keys.get(key)
         task = None if known is None else self._tasks.get(known)
         until = None if task is None else task.spec.key_until
-        return known if until is not None and until > now else None
+        return known if until is not None and until > (self._time() if now is None else now) else None
 
-    def _add(self, task: Task, now: Instant, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]) -> Receipt:
+    def _add(
+        self, task: Task, now: Instant | None, bounds: Mapping[str, int], elsewhere: Mapping[TaskId, State]
+    ) -> Receipt:
         spec = task.spec
         if spec.id in self._tasks:
             return Known()

@@ -50,7 +50,9 @@ class Doorbell:
             if task.status.state is not QUEUED:
                 continue
             queue = task.spec.queue
-            while waiter := next((waiter for waiter in self._waiters if queue in waiter.queues), None):
+            while self._waiters and (
+                waiter := next((waiter for waiter in self._waiters if queue in waiter.queues), None)
+            ):
                 self._waiters.remove(waiter)
                 if not waiter.loop.is_closed():
                     waiter.loop.call_soon_threadsafe(waiter.rung.set)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import PLACE, TaskId, slot_of_id
 from fairlead.core.instant import Instant
-from fairlead.core.task import After, State, Task
+from fairlead.core.task import QUEUED, After, State, Task
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, Word
@@ -84,11 +84,16 @@ class Adder:
     async def _add_ready(self, tasks: Sequence[Task]) -> Sequence[int]:
         """Add tasks that are ready; the places of those with which it is not as simple as that."""
         by_slot: dict[int, dict[str, list[_Entry]]] = {}
+        kind = self._kind(tasks[0])
+        by_lane = by_slot[kind.slot] = {}
+        alike: tuple[object, ...] = ()
         for at, task in enumerate(tasks):
-            kind = self._kind(task)
-            by_lane = by_slot.get(kind.slot)
-            if by_lane is None:
-                by_lane = by_slot[kind.slot] = {}
+            spec = task.spec
+            what = (spec.queue, spec.type, spec.requires)
+            # What is submitted together is mostly alike.
+            if what != alike or spec.id[PLACE] != kind.place:
+                kind, alike = self._kind(task), what
+                by_lane = by_slot.setdefault(kind.slot, {})
             lane, entry = kind.lanes[task.status.priority], (at, task, kind, task_value(task, kind))
             if lane in by_lane:
                 by_lane[lane].append(entry)
@@ -155,7 +160,7 @@ def _are_ready(tasks: Sequence[Task]) -> bool:
     for task in tasks:
         spec, status = task.spec, task.status
         if (
-            status.state is not State.QUEUED
+            status.state is not QUEUED
             or status.alarm is not None
             or spec.idempotency_key is not None
             or spec.concurrency_key is not None

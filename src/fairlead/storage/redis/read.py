@@ -96,10 +96,11 @@ class Finder:
         by_slot: dict[int, list[int]] = {}
         packed: dict[int, bytes] = {}
         for at, task_id in enumerate(ids):
-            key = self._key(task_id)
-            if key is not None:
-                packed[at] = key
-                by_slot.setdefault(slot_of_id(task_id) if self._client.spread else 0, []).append(at)
+            binary = id_bytes(task_id)
+            if binary is not None:
+                slot = slot_of_id(task_id)
+                packed[at] = self._keys.base(slot) + b"t" + binary
+                by_slot.setdefault(slot if self._client.spread else 0, []).append(at)
         chunks = [
             positions[first : first + _GET_CHUNK]
             for positions in by_slot.values()
