@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bench.peers.processes import fine_processor_seconds
-from bench.serving import TASK, served
+from bench.serving import BATCH, TASK, served
 from tests.servers.redis import started_single
 
 CONNECTIONS: Final = 32
@@ -30,6 +30,9 @@ _LARGEST: Final = 65_536
 _HEAD: Final = b"content-length: "
 _TURNS: Final = 3 * ((0, 1), (1, 0))
 """Which server is asked first, so that neither always comes second. Many short turns meet the same neighbours."""
+_PER_BATCH: Final = 20
+_PER_LIST: Final = 5
+"""A request for many tasks is asked once where one for a single task is asked so many times: it takes that long."""
 _WARM_UP: Final = 10
 """The share of the requests, one in so many, that is asked before anything is measured."""
 
@@ -137,8 +140,10 @@ class Course:
         self._workers = [self._worker(number) for number in range(CONNECTIONS)]
         self.operations: dict[str, Callable[[int], float]] = {
             "submit": self.submit,
+            "batch": self.batch,
             "stats": self.stats,
             "task": self.task,
+            "list": self.page,
             "poll": self.poll,
             "result": self.result,
         }
@@ -148,12 +153,19 @@ class Course:
         self._tasks = [msgspec.json.decode(answer)["task_id"] for answer in answers]
         return cost
 
+    def batch(self, count: int) -> float:
+        request = self._target.request("POST", "/api/v1/tasks/batch", [TASK] * BATCH)
+        return self._measure([request] * max(count // _PER_BATCH, 1))[0]
+
     def stats(self, count: int) -> float:
         return self._measure([self._target.request("GET", "/api/v1/queue/stats")] * count)[0]
 
     def task(self, count: int) -> float:
         paths = [f"/api/v1/tasks/{self._tasks[one % len(self._tasks)]}" for one in range(count)]
         return self._measure([self._target.request("GET", path) for path in paths])[0]
+
+    def page(self, count: int) -> float:
+        return self._measure([self._target.request("GET", "/api/v1/tasks")] * max(count // _PER_LIST, 1))[0]
 
     def poll(self, count: int) -> float:
         workers = [self._workers[one % CONNECTIONS] for one in range(count)]

@@ -20,7 +20,7 @@ def target() -> Iterator[Target]:
 def test_every_operation_costs_either_server_something() -> None:
     with target() as own, target() as other:
         costs = paired((own, other), 2 * CONNECTIONS)
-    assert set(costs) == {"submit", "stats", "task", "poll", "result"}
+    assert set(costs) == {"submit", "batch", "stats", "task", "list", "poll", "result"}
     assert all(cost > 0 for pair in costs.values() for cost in pair)
 
 
