@@ -21,6 +21,7 @@ from fairlead.core.task import Failure, Task
 from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Settlement
 from fairlead.engine.scheduler import FORM
+from fairlead.engine.worker_records import WorkerRecord
 from fairlead.server.worker_protocol.results import seal
 from fairlead.storage.values import Filter
 from tests.server.doors import Doors, Said
@@ -49,6 +50,8 @@ class Things(Struct, frozen=True, kw_only=True):
     lease: str
     dead: str
     worker: str
+    lost: str
+    """A worker that has not been heard of for so long that it counts as dead."""
     operation: str
     schedule: str
     record: str
@@ -61,7 +64,7 @@ class Things(Struct, frozen=True, kw_only=True):
         """All that tells of them."""
         return [
             *([] if self.tenant is None else [self.tenant]), self.queue, self.type, self.queued, self.executing,
-            self.lease, self.dead, self.worker, self.operation, self.schedule, self.record,
+            self.lease, self.dead, self.worker, self.lost, self.operation, self.schedule, self.record,
         ]  # fmt: skip
 
 
@@ -75,6 +78,7 @@ UNKNOWN: Final = Things(
     lease="1.missing",
     dead="01a1de8543e98af180df27e580779236",
     worker="missing-worker",
+    lost="missing-lost",
     operation="01a1de8543e98af1",
     schedule="missing-schedule",
     record="missing-record",
@@ -98,6 +102,9 @@ class Town:
         for owner in OWNERS:
             await town._let_in(owner, role)
         await town._let_in(NOBODY, Role.ADMIN)
+        for owner in OWNERS:
+            await town._register(owner, "lost", role)
+        town.doors.clock.advance(town.engine.settings.lease + MILLISECOND)
         for owner in OWNERS:
             town.doors.clock.advance(MILLISECOND)  # No two of the short ids of operations are the same.
             town.things[owner] = await town._furnish(owner, role)
@@ -140,14 +147,7 @@ class Town:
         if tenant is not None:
             await engine.queues.change(queue, tenant=tenant)
         await engine.circuits.set(task_type, CircuitSettings())
-        worker = await engine.worker_records.register(
-            WorkerId(f"{owner}-worker"),
-            queues=[queue],
-            capacity=3,
-            host=f"{owner}-host",
-            key=self._key_ids[owner, role],
-            tenant=tenant,
-        )
+        worker = await self._register(owner, "worker", role)
         dead = await self._taken(owner, worker.id)
         failed = Failed(failure=Failure(type=f"{owner}-error", message=f"{owner} said so"), retriable=False)
         await engine.settle([Settlement(dead, failed)])
@@ -169,10 +169,21 @@ class Town:
             lease=seal(executing),
             dead=dead.id,
             worker=worker.id,
+            lost=f"{owner}-lost",
             operation=operation.id,
             schedule=entry.name,
             record=f"{owner}-record",
             parts=await self._damage(f"{owner}-record", entry),
+        )
+
+    async def _register(self, owner: str, what: str, role: Role) -> WorkerRecord:
+        return await self.engine.worker_records.register(
+            WorkerId(f"{owner}-{what}"),
+            queues=[f"{owner}-line"],
+            capacity=3,
+            host=f"{owner}-host",
+            key=self._key_ids[owner, role],
+            tenant=None if owner == NOBODY else owner,
         )
 
     async def _damage(self, name: str, like: ScheduleEntry) -> dict[str, str]:

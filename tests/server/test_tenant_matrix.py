@@ -7,10 +7,11 @@ id is answered as one that nothing has. An endpoint without a row here fails.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pytest
 
@@ -152,7 +153,7 @@ ROWS: Final[dict[str, Row]] = {
     "POST /api/v1/workers/{worker_id}/drain": Row(about("/api/v1/workers/{worker}/drain")),
     "POST /api/v1/workers/{worker_id}/pause": Row(about("/api/v1/workers/{worker}/pause")),
     "POST /api/v1/workers/{worker_id}/resume": Row(about("/api/v1/workers/{worker}/resume")),
-    "POST /api/v1/workers/{worker_id}/forget": Row(about("/api/v1/workers/{worker}/forget"), own=409),
+    "POST /api/v1/workers/{worker_id}/forget": Row(about("/api/v1/workers/{lost}/forget")),
     "GET /api/v1/queue/stats": Row(about("/api/v1/queue/stats?queue={queue}"), 200, 403, 403),
     "GET /api/v1/queue/history": everybodys("/api/v1/queue/history"),
     "GET /api/v1/autoscale": Row(about("/api/v1/autoscale?queue={queue}"), 200, 403, 403),
@@ -200,14 +201,50 @@ ROWS: Final[dict[str, Row]] = {
     "GET /docs.css": public("/docs.css"),
 }
 
+MORE_ROWS: Final[dict[str, Row]] = {
+    "POST /api/v1/tasks?estimate=true": Row(about("/api/v1/tasks?estimate=true", task_of), 201, 403, 201),
+    "GET /api/v1/tasks?q": listing("/api/v1/tasks?q=queue:{queue}"),
+    "GET /api/v1/tasks/{task_id}?wait": Row(about(TASK + "?wait=1&include_history=true")),
+    "DELETE /api/v1/tasks/{task_id}?executing": Row(about("/api/v1/tasks/{executing}?wait=1"), own=202),
+    "POST /api/v1/workers/{worker_id}/forget?alive": Row(about("/api/v1/workers/{worker}/forget"), own=409),
+    "GET /api/v1/workers/{worker_id}?lost": Row(about("/api/v1/workers/{lost}")),
+    "GET /api/v1/queue/stats?all": Row(about("/api/v1/queue/stats"), 200, 200, 200),
+}
+"""What else endpoints are asked that reaches other code; behind the question mark is how."""
+
 CHANGING: Final = ("POST", "PUT", "PATCH", "DELETE")
 IDLE: Final = ("/resume", "/close", "/start")
 """What finds things as it would leave them."""
-GUARDED: Final = [endpoint for endpoint in ENDPOINTS if endpoint.role is not None]
 
 
 def named(endpoint: Served[Any, Any]) -> str:
     return f"{endpoint.method} {endpoint.path}"
+
+
+def case_of(row: str) -> Any:
+    """A row, and the endpoint that it is about."""
+    (endpoint,) = [endpoint for endpoint in ENDPOINTS if named(endpoint) == row.partition("?")[0]]
+    return pytest.param(endpoint, (ROWS | MORE_ROWS)[row], id=row)
+
+
+CASES: Final = [case_of(row) for row in (*ROWS, *MORE_ROWS)]
+GUARDED: Final = [case for case in CASES if case.values[0].role is not None]
+
+
+Builder: TypeAlias = Callable[[Role], Awaitable[Town]]
+
+
+@pytest.fixture
+async def build() -> AsyncIterator[Builder]:
+    """Builds towns, and closes their engines in the end."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def build(role: Role) -> Town:
+            town = await Town.build(role)
+            stack.push_async_callback(town.engine.close)
+            return town
+
+        yield build
 
 
 def expected(row: Row, owner: str) -> int:
@@ -218,13 +255,14 @@ def test_every_endpoint_has_a_row_and_every_row_an_endpoint() -> None:
     assert {named(endpoint) for endpoint in ENDPOINTS} == set(ROWS)
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=named)
-async def test_to_a_tenant_what_is_not_its_own_is_not_there(endpoint: Served[Any, Any]) -> None:
-    row = ROWS[named(endpoint)]
+@pytest.mark.parametrize(("endpoint", "row"), CASES)
+async def test_to_a_tenant_what_is_not_its_own_is_not_there(
+    build: Builder, endpoint: Served[Any, Any], row: Row
+) -> None:
     for role in Role:
         allowed = endpoint.role in (None, role) or role is Role.ADMIN
         for owner in OWNERS:
-            town = await Town.build(role)
+            town = await build(role)
             asked = row.ask(town.things[ACME], town.things[owner])
             before = [await town.standing(other) for other in (UMBRELLA, NOBODY)]
             said = await town.call(ACME, role, endpoint.method, *asked)
@@ -236,9 +274,10 @@ async def test_to_a_tenant_what_is_not_its_own_is_not_there(endpoint: Served[Any
             assert told(said.body, f"{asked}", town.secrets(UMBRELLA, NOBODY)) == [], case
 
 
-@pytest.mark.parametrize("endpoint", GUARDED, ids=named)
-async def test_the_name_of_anothers_is_answered_as_one_that_nothing_has(endpoint: Served[Any, Any]) -> None:
-    row = ROWS[named(endpoint)]
+@pytest.mark.parametrize(("endpoint", "row"), GUARDED)
+async def test_the_name_of_anothers_is_answered_as_one_that_nothing_has(
+    build: Builder, endpoint: Served[Any, Any], row: Row
+) -> None:
     if row.shared_name:
         return
     assert endpoint.role is not None
@@ -246,18 +285,19 @@ async def test_the_name_of_anothers_is_answered_as_one_that_nothing_has(endpoint
     for things in (UMBRELLA, NOBODY, None):
         if things == NOBODY and row.nobodys != row.others:
             continue
-        town = await Town.build(endpoint.role)
+        town = await build(endpoint.role)
         asked_about = UNKNOWN if things is None else town.things[things]
         said = await town.call(ACME, endpoint.role, endpoint.method, *row.ask(town.things[ACME], asked_about))
         answers.append((said.status, shape(said, asked_about)))
     assert all(answer == answers[0] for answer in answers), answers
 
 
-@pytest.mark.parametrize("endpoint", GUARDED, ids=named)
-async def test_the_same_request_takes_effect_for_who_is_bound_to_no_tenant(endpoint: Served[Any, Any]) -> None:
-    row = ROWS[named(endpoint)]
+@pytest.mark.parametrize(("endpoint", "row"), GUARDED)
+async def test_the_same_request_takes_effect_for_who_is_bound_to_no_tenant(
+    build: Builder, endpoint: Served[Any, Any], row: Row
+) -> None:
     assert endpoint.role is not None
-    town = await Town.build(endpoint.role)
+    town = await build(endpoint.role)
     asked = row.ask(town.things[NOBODY], town.things[UMBRELLA])
     before = await town.standing(UMBRELLA)
     said = await town.call(NOBODY, endpoint.role, endpoint.method, *asked)
@@ -269,11 +309,10 @@ async def test_the_same_request_takes_effect_for_who_is_bound_to_no_tenant(endpo
         assert await town.standing(UMBRELLA) != before
 
 
-@pytest.mark.parametrize("endpoint", GUARDED, ids=named)
-async def test_a_tenants_own_request_takes_effect(endpoint: Served[Any, Any]) -> None:
-    row = ROWS[named(endpoint)]
+@pytest.mark.parametrize(("endpoint", "row"), GUARDED)
+async def test_a_tenants_own_request_takes_effect(build: Builder, endpoint: Served[Any, Any], row: Row) -> None:
     assert endpoint.role is not None
-    town = await Town.build(endpoint.role)
+    town = await build(endpoint.role)
     own = town.things[ACME]
     before = await town.standing(ACME)
     said = await town.call(ACME, endpoint.role, endpoint.method, *row.ask(own, own))
