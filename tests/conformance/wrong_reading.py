@@ -167,10 +167,10 @@ class CountsTheEnd(WrongStore):
 
     breaks = "F5"
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
         ends = [Place(stretch.end.ready_at, TaskId(f"{stretch.end.id}0")) for stretch in stretches]
         wider = [replace(stretch, end=end) for stretch, end in zip(stretches, ends, strict=True)]
-        return await super().count(wider)
+        return await super().count(wider, most)
 
 
 class CountsByTheMomentAlone(WrongStore):
@@ -178,9 +178,9 @@ class CountsByTheMomentAlone(WrongStore):
 
     breaks = "F5"
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
         ends = [Place(stretch.end.ready_at, BEFORE_ALL.id) for stretch in stretches]
-        return await super().count([replace(each, end=end) for each, end in zip(stretches, ends, strict=True)])
+        return await super().count([replace(each, end=end) for each, end in zip(stretches, ends, strict=True)], most)
 
 
 class PutsWhateverIsExpected(WrongStore):
@@ -279,3 +279,12 @@ class ListensToOneQueue(WrongStore):
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await super().wait(queues[:1], timeout)
+
+
+class CountsOnAndOn(WrongStore):
+    """Does not stop where it is told to."""
+
+    breaks = "F5"
+
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
+        return await super().count(stretches)

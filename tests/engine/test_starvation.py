@@ -82,11 +82,11 @@ class Counting(MemoryStore):
         self.asked: list[int] = []
         self.fails = False
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
         self.asked.append(len(stretches))
         if self.fails:
             raise StoreUnavailable("away")
-        return await super().count(stretches)
+        return await super().count(stretches, most)
 
 
 async def test_nothing_is_counted_while_none_is_at_risk_and_seldom_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +112,9 @@ async def test_nothing_is_counted_while_none_is_at_risk_and_seldom_otherwise(mon
 
 async def test_where_counting_is_slow_it_is_done_more_seldom() -> None:
     class Slow(Counting):
-        async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
             bench.clock.advance(4 * SECOND)
-            return await super().count(stretches)
+            return await super().count(stretches, most)
 
     store = Slow()
     bench = Bench(store=store)

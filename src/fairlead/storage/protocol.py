@@ -84,7 +84,8 @@ Finding
     F4  `tally` is exact when nothing else runs, and costs O(lanes), never O(tasks).
     F5  `count` gives, for each stretch, how many queued tasks of its lane have a (ready_at, id) from its start on and
         before its end. It is exact when nothing else runs, and reads the order of a lane, never its tasks. There need
-        be no task at either end, nor such a lane.
+        be no task at either end, nor such a lane. With `most`, each number is at most that, which says that there are
+        so many or more, and no more entries than twice that are read for it, however many there are.
 
 Records
     R1  `put` stores a record if the stored version is `expected` (0: no such record; None: whatever it is) and answers
@@ -202,8 +203,8 @@ class Store(Protocol):
         """How the store stands."""
         ...
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
-        """How many tasks wait in stretches of lanes."""
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
+        """How many tasks wait in stretches of lanes; counted up to `most` in each."""
         ...
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:

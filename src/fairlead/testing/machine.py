@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from fairlead.core.events import AlarmRang, Event
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import DAY, HOUR, SECOND, Instant, Span
+from fairlead.core.instant import DAY, HOUR, LATEST, SECOND, Instant, Span
 from fairlead.core.lifecycle import decide
 from fairlead.core.queues.promotion import BEFORE_ALL, Place
 from fairlead.core.settings import Rules
@@ -208,6 +208,10 @@ class SideBySide(RuleBasedStateMachine):
         expected = [expected_count(tasks, stretch) for stretch in stretches]
         assert self._run(self._store.count(stretches)) == expected
         assert self._run(self._memory.count(stretches)) == expected
+        if len(tasks) > 1:
+            wide = [Stretch(tasks[0].lane, BEFORE_ALL, Place(LATEST, BEFORE_ALL.id))]
+            few = [min(2, expected_count(tasks, each)) for each in wide]
+            assert self._run(self._store.count(wide, 2)) == self._run(self._memory.count(wide, 2)) == few
         current = {task.id: task for task in tasks}
         self._former += [task for task in self._tasks if current.get(task.id) is not task]
         self._tasks = tasks

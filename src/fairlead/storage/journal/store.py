@@ -227,8 +227,8 @@ class JournalStore:
         tally = await (await self._current()).tally()
         return replace(tally, journal_behind=await self.behind(), intact=self._incarnation.intact)
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
-        return await (await self._current()).count(stretches)
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
+        return await (await self._current()).count(stretches, most)
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         return await (await self._current()).usage(queue, task_type, key)

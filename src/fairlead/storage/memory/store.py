@@ -146,13 +146,14 @@ class MemoryStore:
         with self._lock:
             return self._lanes.tally()
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
         by_lane: dict[Lane, list[tuple[Head, Head]]] = {}
         for stretch in stretches:
             by_lane.setdefault(stretch.lane, []).append((astuple(stretch.start), astuple(stretch.end)))
         with self._lock:
             counts = {lane: iter(self._lanes.count(lane, places)) for lane, places in by_lane.items()}
-        return [next(counts[stretch.lane]) for stretch in stretches]
+        found = [next(counts[stretch.lane]) for stretch in stretches]
+        return found if most is None else [min(count, most) for count in found]
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         with self._lock:

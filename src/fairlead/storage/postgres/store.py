@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import StoreError, StoreUnavailable
 from fairlead.core.health.diagnosis import Examination
 from fairlead.core.identity import TaskId
-from fairlead.core.instant import Instant, Span
+from fairlead.core.instant import LATEST, Instant, Span
 from fairlead.core.task import Lane, Priority, State, Task
 from fairlead.storage.credentials import Credentials, with_credentials
 from fairlead.storage.deadline import timed, timed_store
@@ -208,7 +208,7 @@ class PostgresStore:
             lanes[lane] = found if lane not in lanes else _together(lanes[lane], found)
         return Tally(list(lanes.values()), rows[0][-1] if rows else None)
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
         if not stretches:
             return []
         lanes = [stretch.lane for stretch in stretches]
@@ -224,6 +224,7 @@ class PostgresStore:
                 binary_arrays.int8s([stretch.end.ready_at for stretch in stretches]),
                 binary_arrays.uuids([stretch.end.id for stretch in stretches]),
                 binary_arrays.booleans([lane.keyed for lane in lanes]),
+                LATEST if most is None else most,
             ),
         )
         return [int(number) for (number,) in rows]

@@ -210,15 +210,16 @@ class Finder:
             heads += await self._client.run_one(Call(base, tuple(piece), scripts.HEADS), repeatable=True)
         return heads
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
-        """How many ready tasks are in stretches of their lanes."""
+    async def count(self, stretches: Sequence[Stretch], most: int | None) -> list[int]:
+        """How many ready tasks are in stretches of their lanes; a tree knows that without looking at them."""
         calls: list[Call] = []
         for stretch in stretches:
             kind = self._keys.kind(stretch.lane)
             key = kind.base + b"l" + kind.lanes[stretch.lane.priority].encode()
             ends = [(place.ready_at, id_bytes(place.id) or b"") for place in (stretch.start, stretch.end)]
             calls.append(Call(key, (*ends[0], *ends[1]), scripts.COUNT))
-        return [int(reply) for reply in await self._client.run(calls, repeatable=True)] if calls else []
+        replies = await self._client.run(calls, repeatable=True) if calls else []
+        return [int(reply) if most is None else min(int(reply), most) for reply in replies]
 
     async def _walk(
         self, trees: Sequence[bytes], mark: bytes, size: int, newest_first: bool

@@ -151,8 +151,8 @@ class RedisStore:
     async def tally(self) -> Tally:
         return await self._finder.tally()
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
-        return await self._finder.count(stretches)
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
+        return await self._finder.count(stretches, most)
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         return await self._finder.usage(queue, task_type, key)

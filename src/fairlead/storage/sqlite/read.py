@@ -139,13 +139,16 @@ def tally(connection: sqlite3.Connection) -> Tally:
     return Tally(lanes, alarm)
 
 
-def count(connection: sqlite3.Connection, stretches: Sequence[Stretch]) -> list[int]:
-    query = statement("read.stretch")
+def count(connection: sqlite3.Connection, stretches: Sequence[Stretch], most: int | None) -> list[int]:
+    query, limit = statement("read.stretch"), -1 if most is None else most
     rows = [
-        connection.execute(query, (*lane_columns(each.lane), *astuple(each.start), *astuple(each.end))).fetchone()
+        connection.execute(
+            query, (*lane_columns(each.lane), *astuple(each.start), *astuple(each.end), limit)
+        ).fetchone()
         for each in stretches
     ]
-    return [0 if row is None else row[0] for row in rows]
+    counts = [0 if row is None else row[0] for row in rows]
+    return counts if most is None else [min(count, most) for count in counts]
 
 
 def locate(connection: sqlite3.Connection, task_id: TaskId) -> Location | None:

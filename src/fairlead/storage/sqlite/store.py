@@ -129,8 +129,8 @@ class SqliteStore:
     async def tally(self) -> Tally:
         return await self._reader.run(read.tally)
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
-        return await self._reader.run(partial(read.count, stretches=stretches))
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
+        return await self._reader.run(partial(read.count, stretches=stretches, most=most))
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         return await self._reader.run(partial(concurrency_keys.usage, queue=queue, task_type=task_type, key=key))

@@ -293,6 +293,15 @@ class PlaceClauses:
         assert await store.count([ahead(other, LAST) for other in (*others, lane)]) == [0, 0, 0, 0, 2]
         assert await store.count([]) == []
 
+    async def test_counting_stops_where_it_is_told_to(self, store: Store) -> None:
+        """F5: who asks for a bound reads no more than that, and learns that there are so many or more."""
+        tasks = await self._waiting(store, 9)
+        lane = tasks[0].lane
+        parts = [ahead(lane, LAST), ahead(lane, place(tasks[3])), Stretch(lane, place(tasks[3]), LAST)]
+        assert await store.count(parts, 4) == [4, 3, 4]
+        assert await store.count(parts, 6) == [6, 3, 6]
+        assert await store.count(parts, 9) == await store.count(parts) == [9, 3, 6]
+
     async def test_only_queued_tasks_are_counted(self, store: Store) -> None:
         """F5: not what is scheduled, nor what was claimed; what is queued again counts once."""
         (task, *_) = await self._waiting(store, 3)

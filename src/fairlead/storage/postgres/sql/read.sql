@@ -106,15 +106,20 @@ GROUP BY r.id, c.priority
 -- $5 bigint[]    ready_at         $6 uuid[]  ids of the starts
 -- $7 bigint[]    ready_at         $8 uuid[]  ids of the ends
 -- $9 boolean[]   whether the lane is of tasks with concurrency keys
+-- $10 bigint     how many are counted at most in each
 --
 -- Returns a number for each stretch, in their order.
 SELECT
     (
         SELECT count(*)
-        FROM {schema}.route AS r JOIN {schema}.task AS t ON t.route = r.id
-        WHERE r.queue = s.queue AND r.type = s.type AND r.keyed = s.keyed
-            AND r.requires = string_to_array(s.requires, ',') AND t.priority = s.priority AND t.state = 1
-            AND (t.ready_at, t.id) >= (s.from_ready_at, s.from_id) AND (t.ready_at, t.id) < (s.to_ready_at, s.to_id)
+        FROM (
+            SELECT
+            FROM {schema}.route AS r JOIN {schema}.task AS t ON t.route = r.id
+            WHERE r.queue = s.queue AND r.type = s.type AND r.keyed = s.keyed
+                AND r.requires = string_to_array(s.requires, ',') AND t.priority = s.priority AND t.state = 1
+                AND (t.ready_at, t.id) >= (s.from_ready_at, s.from_id) AND (t.ready_at, t.id) < (s.to_ready_at, s.to_id)
+            LIMIT $10::bigint
+        ) AS counted
     )
 FROM unnest(
     $1::text[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::uuid[], $7::bigint[], $8::uuid[],
