@@ -12,8 +12,9 @@ from fairlead.core.instant import HOUR, MINUTE, SECOND, Instant
 from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
 from fairlead.core.queues.promotion import BEFORE_ALL
 from fairlead.core.task import Lane, Priority, State, Task
-from fairlead.engine.explain.forecast import Sight, lane_places, line_causes, place_of
+from fairlead.engine.explain.forecast import lane_places, line_causes, place_of
 from fairlead.engine.explain.limits_left import LimitLeft, LimitsLeft
+from fairlead.engine.explain.sight import Arrivals, Sight
 from fairlead.engine.metrics.throughput import Spent
 from fairlead.engine.worker_records import WorkerRecord
 from fairlead.storage.values import LaneTally
@@ -123,7 +124,10 @@ class TestTheEstimate:
             the_task(), tally(elsewhere, 7), tally(lane(), 3), policies={"other": Strict(), "default": Promote()}
         )
         place, _ = judged(sight, {elsewhere: 7, lane(): 3})
-        assert (place.ahead, place.exact) == (10, False)
+        assert (place.ahead, place.exact) == (10, True)
+        for policy in (Weighted(), Promote(share="all")):
+            sight = a_sight(the_task(), tally(elsewhere, 7), tally(lane(), 3), policies={"other": policy})
+            assert not judged(sight, {elsewhere: 7, lane(): 3})[0].exact
 
     def test_a_worker_that_just_came_is_measured_by_the_time_it_is_there(self) -> None:
         young = busy(since=NOW - 10 * SECOND, per_second=1.0)
@@ -132,12 +136,53 @@ class TestTheEstimate:
 
     def test_other_queues_of_its_workers_are_named(self) -> None:
         _, forecast = judged(a_sight(the_task(), workers=[busy(queues=("default", "b", "a"))]), {})
-        assert "for the latest start: its workers are not busy with their other queues: a, b" in forecast.assumptions
+        assert forecast.no_latest == "its workers may be busy with their other queues: a, b"
 
     def test_it_says_when_the_worker_was_last_heard_of(self) -> None:
         silent = busy(seen_at=NOW - 14 * SECOND)
         _, forecast = judged(a_sight(the_task(), workers=[silent]), {})
         assert forecast.assumptions[-1] == "the workers are as they last reported, up to 14s ago"
+        silent = busy(seen_at=NOW - 14 * SECOND, heartbeat=10 * SECOND)
+        _, forecast = judged(a_sight(the_task(), workers=[silent, busy(heartbeat=10 * SECOND)]), {})
+        assert forecast.assumptions[-1].endswith("still runs: last heard of 14s ago, and due every 10s")
+
+    def test_what_still_comes_before_it_is_part_of_the_wait(self) -> None:
+        """Ten end per second and six urgent ones come: four are left for the 40 before it and for it."""
+        arrivals = Arrivals({lane(): 6.0, lane(LOW): 1.0})
+        sight = a_sight(the_task(LOW), tally(lane(LOW), 39), arrivals=arrivals)
+        _, forecast = judged(sight, {lane(LOW): 39})
+        assert forecast.estimated_start is not None
+        assert abs((forecast.estimated_start - NOW) / SECOND - 10) < 0.5
+        assert "for the estimate: tasks keep coming as they did lately" in forecast.assumptions
+        _, critical = judged(a_sight(the_task(CRITICAL), tally(lane(), 39), arrivals=arrivals), {lane(): 39})
+        assert critical.estimated_start == NOW + 4 * SECOND
+
+    def test_a_strict_order_may_never_let_it_start(self) -> None:
+        arrivals = Arrivals({lane(): 10.0})
+        _, forecast = judged(a_sight(the_task(LOW), policy=Strict(), arrivals=arrivals), {})
+        assert forecast.estimated_start is None and forecast.no_estimate is not None
+        assert "come as fast" in forecast.no_estimate
+
+    def test_after_a_burst_nothing_is_expected(self) -> None:
+        """Since the oldest came, a minute ago, no other of its lane has."""
+        before, waiting = Arrivals({lane(LOW): 5.0}), [tally(lane(LOW), 40)]
+        assert before.seen(lane(LOW), waiting, [0], NOW).rates[lane(LOW)] < 0.5
+        assert before.seen(lane(LOW), waiting, [300], NOW).rates == {lane(LOW): 5.0}
+
+    def test_what_executes_by_the_store_goes_before_what_workers_last_said(self) -> None:
+        idle = a_worker(running=0, capacity=4, since=NOW, seen_at=NOW)
+        sight = a_sight(the_task(), tally(lane(), 3), workers=[idle], spent=Spent(1, SECOND), running=4)
+        _, forecast = judged(sight, {lane(): 3})
+        assert forecast.free_slots == 0 and forecast.estimated_start == NOW + SECOND
+
+    def test_workers_of_several_kinds_and_turns_that_others_take_make_it_about_right(self) -> None:
+        other = busy(types=("other", "send_mail"))
+        place, _ = judged(a_sight(the_task(), tally(lane(), 3), workers=[busy(), other]), {lane(): 3})
+        assert not place.exact
+        waited = the_task(LOW, waited=2 * HOUR)
+        for passed, exact in ((None, False), (3, True)):
+            place, _ = judged(a_sight(waited, tally(lane(), 3), passed=passed), {lane(): 3})
+            assert place.exact is exact
 
 
 class TestTheLatestStart:
@@ -146,13 +191,14 @@ class TestTheLatestStart:
         lanes = tally(lane(), 100_000), tally(lane(LOW), 99)
         place, forecast = judged(a_sight(the_task(LOW), *lanes), {lane(): 100_000, lane(LOW): 99}, older=99)
         assert (place.unpassable_from, place.turns_from) == (None, NOW + HOUR)
-        assert forecast.latest_start == NOW + HOUR + 4 * 10 * SECOND  # One of four starts is a promoted task's.
+        # One of four starts is a promoted task's. A promise allows for half as long again, and for ten times 0.4 s.
+        assert forecast.latest_start == NOW + HOUR + 4 * 10 * SECOND * 3 // 2 + 4 * SECOND
         assert forecast.estimated_start is not None and forecast.estimated_start <= forecast.latest_start
 
     def test_it_does_not_go_by_promotions_that_have_passed(self) -> None:
         low = lane(LOW)
         _, forecast = judged(a_sight(the_task(LOW, waited=2 * HOUR), tally(low, 9)), {low: 9}, older=9)
-        assert forecast.latest_start == NOW + 4 * SECOND
+        assert forecast.latest_start == NOW + 4 * SECOND * 3 // 2 + 4 * SECOND
 
     def test_a_strict_order_bounds_only_what_is_critical(self) -> None:
         _, high = judged(a_sight(the_task(HIGH), policy=Strict()), {})

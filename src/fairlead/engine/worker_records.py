@@ -7,7 +7,7 @@ process may mark a worker as dead that is no longer heard of: the mark is a comp
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -325,6 +325,10 @@ class WorkerRecords:
             self.own_terms,
             *(LeaseTerms(each.lease, each.heartbeat) for each in workers if each.lease >= 2 * each.heartbeat > 0),
         ]
+
+    def speak_here(self, workers: Iterable[WorkerId]) -> bool:
+        """Whether all of these workers speak through this engine."""
+        return all(worker in self._known for worker in workers)
 
     async def names(self) -> set[str]:
         """The ids of all workers, also of those whose records are of a newer version."""

@@ -163,7 +163,7 @@ def in_two_rows(query: str) -> str:
 def plan(connection: sqlite3.Connection, query: str) -> set[str]:
     """What a query reads and how, in words that do not change with SQLite's version."""
     bare = re.sub("--.*", "", query)
-    named, numbered = re.findall(r":([a-z]+)", bare), set(re.findall(r"\?\d", bare))
+    named, numbered = re.findall(r":([a-z]+)", bare), set(re.findall(r"\?\d+", bare))
     nothing: dict[str, None] | list[None] = dict.fromkeys(named) or [None] * (len(numbered) or bare.count("?"))
     rows = connection.execute(f"EXPLAIN QUERY PLAN {query}", nothing)
     return {step for *_, detail in rows if (step := _in_words(detail)) is not None}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,23 +13,19 @@ from fairlead.core.explain.explanation import Cause, CauseCode, Explanation, For
 from fairlead.core.instant import AT_ONCE, SECOND, Instant, Span, brief
 from fairlead.core.queues.order import treated_as
 from fairlead.core.queues.promotion import steady_table
-from fairlead.core.task import Lane, Reason, State, Task
+from fairlead.core.task import Lane, Priority, Reason, State, Task
 from fairlead.engine.changes import TaskChanges
 from fairlead.engine.dependencies import released_at, unended
 from fairlead.engine.explain.causes import SOURCES, Circumstances
+from fairlead.engine.explain.counts import counted
 from fairlead.engine.explain.eligibility import able, can_run, names_of, visible
-from fairlead.engine.explain.forecast import (
-    NAMED,
-    Sight,
-    free_slots,
-    lane_places,
-    line_causes,
-    place_of,
-    without_place,
-)
+from fairlead.engine.explain.forecast import lane_places, line_causes, place_of, since_oldest, without_place
 from fairlead.engine.explain.limits_left import limits_left
-from fairlead.engine.metrics.throughput import Spent
-from fairlead.engine.worker_records import WorkerRecord, WorkerRecords
+from fairlead.engine.explain.sight import Arrivals, Sight
+from fairlead.engine.explain.starts import NAMED, free_slots
+from fairlead.engine.metrics.throughput import HourRow, Spent, ended_per_second
+from fairlead.engine.worker_records import WorkerRecord, WorkerRecords, WorkerState
+from fairlead.storage.values import LaneTally
 
 _NOT_IN_LINE: Final = "it has no place in line before it is due"
 
@@ -94,30 +91,19 @@ class Explainer:
         return at if task.status.alarm != AT_ONCE else max(at, await released_at(self._task_changes.store, task))
 
     async def _explain_queued(self, task: Task, known: Explanation, tenant: str | None) -> Explanation:
-        task_changes = self._task_changes
-        workers = visible(await self._worker_records.workers(), tenant, task.spec.queue)
-        queue_cache, queue = task_changes.queue_cache, task.spec.queue
-        takers = able(workers, task.lane)
-        lanes = [
-            line
-            for line in (await task_changes.store.tally()).lanes
-            if line.counts.get(State.QUEUED) and self._is_served(line.lane, queue, takers)
-        ]
-        types = {line.lane.type for line in lanes if line.lane.queue == queue}
-        sight = Sight(
-            task=task,
-            now=known.at,
-            policy=queue_cache.settings_of(queue).order,
-            lanes=lanes,
-            workers=workers,
-            policies={line.lane.queue: queue_cache.settings_of(line.lane.queue).order for line in lanes},
-            passed=self._passed(queue),
-            limits=await limits_left(task_changes.store, queue_cache.limits.get(queue), task, types, known.at),
-            spent=await self._spent(queue, takers),
-        )
+        task_changes, queue = self._task_changes, task.spec.queue
+        everyone = await self._worker_records.workers()
+        workers = visible(everyone, tenant, queue)
+        sight = await self._sight(task, known.at, workers)
+        if not self._worker_records.speak_here(worker.id for worker in able(everyone, task.lane)):
+            sight = replace(sight, passed=None)
         places = lane_places(sight)
-        counts = await task_changes.store.count([stretch for each in places for stretch in each.stretches()])
-        place, forecast = place_of(sight, places, counts)
+        ahead, since = [stretch for each in places for stretch in each.stretches()], since_oldest(sight)
+        counts = await counted(task_changes.store, [*ahead, *since], sight.lanes, known.at)
+        arrivals = sight.arrivals.seen(task.lane, sight.lanes, counts.numbers[len(ahead) :], known.at)
+        place, forecast = place_of(replace(sight, arrivals=arrivals), places, counts.numbers[: len(ahead)])
+        if any(at < len(ahead) for at in counts.guessed):
+            place = replace(place, exact=False)
         holding = await self._holding(task, known.at, workers)
         blocking = next((cause for cause in holding if cause.blocks), None)
         if blocking is not None:
@@ -134,20 +120,92 @@ class Explainer:
             return lane.queue == queue
         return any(lane.queue in worker.queues and can_run(worker, lane) for worker in takers)
 
-    async def _spent(self, queue: str, takers: Sequence[WorkerRecord]) -> Spent:
-        """What tasks took that ended lately: in the queue, or else in all that these workers serve."""
-        for queues in ({queue}, {each for worker in takers for each in worker.queues}):
-            spent = await self._worker_records.spent(queues)
-            if not spent.ended:
-                rows = [row for row in (await self._worker_records.counted())[1] if row.queue in queues]
-                spent = Spent(sum(row.ended for row in rows), sum(row.took for row in rows))
-            if spent.ended:
-                return spent
-        return Spent()
+    async def _sight(self, task: Task, now: Instant, workers: Sequence[WorkerRecord]) -> Sight:
+        task_changes, queue, takers = self._task_changes, task.spec.queue, able(workers, task.lane)
+        queue_cache, tally = task_changes.queue_cache, (await task_changes.store.tally()).lanes
+        reached = [each for each in tally if self._is_served(each.lane, queue, takers)]
+        lanes = [each for each in reached if each.counts.get(State.QUEUED)]
+        queues = {each.lane.queue for each in lanes}
+        types = {each.lane.type for each in lanes if each.lane.queue == queue}
+        served = {queue, *(each for worker in takers for each in worker.queues)}
+        rows = (await self._worker_records.counted())[1]
+        return Sight(
+            task=task,
+            now=now,
+            policy=queue_cache.settings_of(queue).order,
+            lanes=lanes,
+            workers=workers,
+            policies={name: queue_cache.settings_of(name).order for name in queues},
+            limited_elsewhere=any(queue_cache.limits.get(name) is not None for name in queues - {queue}),
+            passed=self._passed(queue),
+            limits=await limits_left(task_changes.store, queue_cache.limits.get(queue), task, types, now),
+            spent=await self._spent({queue}, rows),
+            spent_by_all=await self._spent(served, rows),
+            running=_running(tally, workers, takers),
+            running_keyed=sum(
+                each.counts.get(State.EXECUTING, 0) for each in tally if each.lane.queue == queue and each.lane.keyed
+            ),
+            arrivals=Arrivals(_arrival_rates(rows, reached, now)),
+            parts=_parts(reached, workers, takers),
+        )
+
+    async def _spent(self, queues: Collection[str], rows: Sequence[HourRow]) -> Spent:
+        """What tasks took that ended lately in some queues."""
+        spent = await self._worker_records.spent(queues)
+        if spent.ended:
+            return spent
+        known = [row for row in rows if row.queue in queues]
+        return Spent(sum(row.ended for row in known), sum(row.took for row in known))
 
     async def _holding(self, task: Task, now: Instant, workers: Sequence[WorkerRecord]) -> list[Cause]:
         seen = Circumstances(task_changes=self._task_changes, task=task, now=now, workers=workers)
         return [cause for source in SOURCES for cause in await source(seen)]
+
+
+def _running(tally: Sequence[LaneTally], workers: Sequence[WorkerRecord], takers: Sequence[WorkerRecord]) -> int | None:
+    """How many of the tasks of these workers execute; None if others could run some of them."""
+    names = set(map(id, takers))
+    running = 0
+    for each in tally:
+        executing = each.counts.get(State.EXECUTING, 0)
+        if not executing:
+            continue
+        who = {
+            id(worker)
+            for worker in workers
+            if worker.state is not WorkerState.DEAD and each.lane.queue in worker.queues and can_run(worker, each.lane)
+        }
+        if who & names:
+            if who - names:
+                return None
+            running += executing
+    return running
+
+
+def _arrival_rates(rows: Sequence[HourRow], lanes: Sequence[LaneTally], now: Instant) -> dict[Lane, float]:
+    """How many tasks of each lane ended per second of late: those of its queue and priority, by how many it has."""
+    ended = ended_per_second(rows, now)
+    of_line: Counter[tuple[str, Priority]] = Counter()
+    for each in lanes:
+        of_line[each.lane.queue, each.lane.priority] += sum(each.counts.values())
+    return {
+        each.lane: ended.get(line, 0.0) * sum(each.counts.values()) / of_line[line]
+        for each in lanes
+        if of_line[line := (each.lane.queue, each.lane.priority)]
+    }
+
+
+def _parts(
+    lanes: Sequence[LaneTally], workers: Sequence[WorkerRecord], takers: Sequence[WorkerRecord]
+) -> dict[Lane, float]:
+    """How much of each lane these workers take, by slots, of those lanes that others take too."""
+    slots = sum(worker.capacity for worker in takers)
+    parts: dict[Lane, float] = {}
+    for each in lanes:
+        others = sum(worker.capacity for worker in able(workers, each.lane))
+        if others > slots:
+            parts[each.lane] = slots / others
+    return parts
 
 
 def _unable(forecast: Forecast, cause: Cause) -> Forecast:

@@ -1,77 +1,37 @@
-"""Where a waiting task stands and when it will start: pure reckoning from how its queue and the workers stand."""
+"""Where a waiting task stands: pure reckoning from how its queue and the workers stand."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice, pairwise
-from typing import Final
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from fairlead.core.explain.explanation import Cause, CauseCode, Forecast, LinePlace
-from fairlead.core.instant import MINUTE, SECOND, Instant, Span, brief
-from fairlead.core.queues.order import Policy, QueueTurns, Weighted, rank_after, service_key
+from fairlead.core.instant import LATEST, SECOND
+from fairlead.core.queues.order import Weighted, rank_after, service_key, share_of, top_rank
 from fairlead.core.queues.promotion import (
     BEFORE_ALL,
+    FIRST_ID,
     LanePart,
     Place,
     drawn_share,
     next_promotion,
-    on_top_from,
-    overtaken_until,
     parts_ahead,
     parts_before,
     place_among_older,
-    starts_at_the_top,
     steady_turns,
     turns_from,
     unpassable_from,
 )
-from fairlead.core.task import Lane, Priority, State, Task
-from fairlead.engine.explain.eligibility import able, names_of
-from fairlead.engine.explain.limits_left import LimitsLeft
-from fairlead.engine.metrics.throughput import Spent
-from fairlead.engine.worker_records import WorkerRecord
-from fairlead.storage.values import LaneTally, Stretch
-
-NAMED: Final = 20
-"""How many of the workers that could take it are named."""
-
-_NO_PACE: Final = (
-    "no task ended within the last hour in the queues of the workers that could take it, so how long tasks take is not "
-    "known"
-)
-
-
-class Sight(Struct, frozen=True, kw_only=True):
-    """All that a place and a forecast are made from."""
-
-    task: Task
-    now: Instant
-    policy: Policy
-    """Of its queue."""
-    lanes: Sequence[LaneTally]
-    """The lanes with ready tasks that the workers which could take it may take from now, in all their queues."""
-    workers: Sequence[WorkerRecord]
-    policies: Mapping[str, Policy] = {}
-    """Of the other queues of these workers."""
-    passed: int = 0
-    """How often others were served since a promoted task was, as far as is known."""
-    limits: LimitsLeft = LimitsLeft()
-    spent: Spent = Spent()
-    """What the tasks took that ended lately in the queues of these workers."""
-
-    @property
-    def turns(self) -> QueueTurns | None:
-        """How its queue is served; None where each turn draws a table of its own."""
-        return steady_turns(self.policy, self.passed)
-
-    @property
-    def mean(self) -> Span | None:
-        """How long a task takes, as far as is known."""
-        return self.spent.time // self.spent.ended if self.spent.ended else None
+from fairlead.core.task import Lane, Priority, State
+from fairlead.engine.explain.eligibility import able
+from fairlead.engine.explain.sight import Ahead, Sight
+from fairlead.engine.explain.starts import forecast_of
+from fairlead.storage.values import Stretch
 
 
 class LanePlaces(Struct, frozen=True):
@@ -119,22 +79,12 @@ def lane_places(sight: Sight) -> list[LanePlaces]:
     return places
 
 
-class _Ahead(Struct, frozen=True):
-    """Who is served before a task, if nothing ends."""
-
-    own: int
-    """Of its queue."""
-    own_type: int
-    """Of its type in its queue."""
-    elsewhere: int
-    """Of the other queues of the workers that could take it."""
-    older: int
-    """Of its queue, once it has come to the top."""
-    by_priority: Mapping[Priority, int]
-
-    @property
-    def all(self) -> int:
-        return self.own + self.elsewhere
+def since_oldest(sight: Sight) -> list[Stretch]:
+    """Those of each lane that have come since its oldest did, but for what came together with it."""
+    return [
+        Stretch(tally.lane, Place((tally.oldest_ready or 0) + SECOND, FIRST_ID), Place(LATEST, FIRST_ID))
+        for tally in sight.lanes
+    ]
 
 
 def place_of(sight: Sight, places: Sequence[LanePlaces], counts: Sequence[int]) -> tuple[LinePlace, Forecast]:
@@ -148,20 +98,20 @@ def place_of(sight: Sight, places: Sequence[LanePlaces], counts: Sequence[int]) 
     task, turns = sight.task, sight.turns
     place = LinePlace(
         ahead=line.all,
-        exact=_is_exact(sight, turns, line),
+        exact=_is_exact(sight, told),
         ahead_by_priority=line.by_priority,
         unreached=_unreached(sight, line),
         next_promotion=None if turns is None else next_promotion(turns.tables[0], task, sight.now),
         unpassable_from=None if turns is None else unpassable_from(turns, task),
         turns_from=None if turns is None else turns_from(turns, task),
     )
-    return place, _forecast(sight, line)
+    return place, forecast_of(sight, line)
 
 
-Told = Sequence[tuple[Lane, list[tuple[LanePart, int]], int]]
+Told: TypeAlias = Sequence[tuple[Lane, list[tuple[LanePart, int]], int]]
 
 
-def _line(sight: Sight, told: Told) -> _Ahead:
+def _line(sight: Sight, told: Told) -> Ahead:
     queue, limits = sight.task.spec.queue, sight.limits
     straight: Counter[str] = Counter()
     by_turns: Counter[str] = Counter()
@@ -189,7 +139,11 @@ def _line(sight: Sight, told: Told) -> _Ahead:
     by_priority[_at_turns(told, sight)] += taken
     by_priority = _trimmed(by_priority, own + elsewhere)
     own_type = straight[sight.task.spec.type] + (taken if by_turns[sight.task.spec.type] else 0)
-    return _Ahead(own, own_type, elsewhere, older, by_priority)
+    keyed = sum(count for lane, parts, _ in told if lane.keyed and lane.queue == queue for _, count in parts)
+    counts = [(sight.parts.get(lane, 1.0), count) for lane, parts, _ in told for _, count in parts]
+    total = sum(count for _, count in counts)
+    theirs = sum(share * count for share, count in counts) / total if total else 1.0
+    return Ahead(own, own_type, elsewhere, older, by_priority, min(keyed, own), taken, theirs)
 
 
 def _turns_before(sight: Sight, ahead: int) -> int:
@@ -219,7 +173,7 @@ def _trimmed(by_priority: dict[Priority, int], total: int) -> dict[Priority, int
     return by_priority
 
 
-def _drawn(sight: Sight, policy: Weighted, told: Told) -> _Ahead:
+def _drawn(sight: Sight, policy: Weighted, told: Told) -> Ahead:
     """The same where every turn is drawn, if luck is even: each other priority is served its share meanwhile."""
     own = sight.task.status.priority
     own_ahead = sum(count for _, parts, _ in told for _, count in parts)
@@ -232,17 +186,53 @@ def _drawn(sight: Sight, policy: Weighted, told: Told) -> _Ahead:
         )
         if other is not own and depth:
             by_priority[other] = drawn_share(policy, own, own_ahead, other, depth)
-    return _Ahead(sum(by_priority.values()), own_ahead, 0, 0, by_priority)
+    return Ahead(sum(by_priority.values()), own_ahead, 0, 0, by_priority)
 
 
-def _is_exact(sight: Sight, turns: QueueTurns | None, line: _Ahead) -> bool:
-    """Whether the place is counted; keys, other queues and turns at every priority make it about right."""
-    if turns is None or line.elsewhere or any(tally.lane.keyed for tally in sight.lanes):
+def _is_exact(sight: Sight, told: Told) -> bool:
+    """Whether the place is counted. Keys, drawn turns and turns at every priority make it about right.
+
+    So do workers of several kinds, turns that other processes have taken, and other queues that are served otherwise
+    than by one comparison.
+    """
+    turns, queue = sight.turns, sight.task.spec.queue
+    if turns is None or (turns.share is not None and turns.share.everywhere) or not _is_uniform(sight):
         return False
-    return turns.share is None or not turns.share.everywhere
+    if any(tally.lane.keyed for tally in sight.lanes):
+        return False
+    turning = any(count for _, parts, _ in told for part, count in parts if part.by_turns)
+    if turning and sight.passed is None:
+        return False
+    if all(tally.lane.queue == queue for tally in sight.lanes):
+        return True
+    return not turning and not sight.limited_elsewhere and not _is_shared_elsewhere(sight, told)
 
 
-def _unreached(sight: Sight, line: _Ahead) -> str | None:
+def _is_uniform(sight: Sight) -> bool:
+    """Whether all workers that could take it could take the same tasks."""
+    workers = able(sight.workers, sight.task.lane)
+    return len({(frozenset(each.queues), each.types, each.capabilities) for each in workers}) <= 1
+
+
+def _is_shared_elsewhere(sight: Sight, told: Told) -> bool:
+    """Whether tasks of another queue of the same workers take turns, or may be drawn."""
+    queue = sight.task.spec.queue
+    for tally in sight.lanes:
+        policy = sight.policies.get(tally.lane.queue, sight.policy)
+        share = share_of(policy)
+        if isinstance(policy, Weighted) or (share is not None and share.everywhere):
+            return True
+    for lane, parts, _ in told:
+        others = steady_turns(sight.policies.get(lane.queue, sight.policy))
+        if lane.queue == queue or others is None or others.share is None:
+            continue
+        top = top_rank(others.tables[0])
+        if lane.priority is not top and any(count and part.treated == top for part, count in parts):
+            return True
+    return False
+
+
+def _unreached(sight: Sight, line: Ahead) -> str | None:
     """Why no claim reaches it, whatever slots are free, unless something ends; None if one does."""
     spec, limits = sight.task.spec, sight.limits
     reached = (
@@ -255,101 +245,6 @@ def _unreached(sight: Sight, line: _Ahead) -> str | None:
             more = f"{allowance.left:,} more may start now" if allowance.left else "no more may start now"
             return f"{more} of {name}, by its limit"
     return None
-
-
-def _forecast(sight: Sight, line: _Ahead) -> Forecast:
-    workers = able(sight.workers, sight.task.lane)
-    free, rate = free_slots(workers), sum(map(_rate, workers))
-    pace = _pace(sight, workers, rate)
-    latest, no_latest = _latest(sight, line.older, len(workers), pace)
-    estimated = _estimated(sight, line, free, pace)
-    if estimated is not None and latest is not None:
-        estimated = min(estimated, latest)
-    return Forecast(
-        workers=len(workers),
-        worker_ids=tuple(names_of(workers)[:NAMED]),
-        free_slots=free,
-        rate=rate or None,
-        estimated_start=estimated,
-        latest_start=latest,
-        assumptions=tuple(_assumptions(sight, workers, pace, estimated, latest)),
-        no_estimate=None if estimated is not None else _NO_PACE,
-        no_latest=no_latest,
-    )
-
-
-def _pace(sight: Sight, workers: Sequence[WorkerRecord], rate: float) -> float:
-    """How many tasks per second these workers end when all of their slots are busy; 0 if that is not known."""
-    slots = sum(worker.capacity for worker in workers)
-    return slots * SECOND / sight.mean if sight.mean else rate
-
-
-def _estimated(sight: Sight, line: _Ahead, free: int, pace: float) -> Instant | None:
-    """When it starts if nothing more urgent is submitted; None if that depends on a pace that is not known."""
-    limits, mean = sight.limits, sight.mean
-    waits = [
-        limits.queue.start_of(line.own, mean),
-        limits.of_type(sight.task.spec.type).start_of(line.own_type, mean),
-        limits.key.start_of(0, mean),
-    ]
-    if line.all >= free:
-        if not pace:
-            return None
-        waits.append(round((line.all - free + 1) / pace * SECOND))
-    return sight.now + max(waits)
-
-
-def _latest(sight: Sight, older: int, claimers: int, pace: float) -> tuple[Instant | None, str | None]:
-    """The start that no submit can put off any more, or why there is none."""
-    task, turns = sight.task, sight.turns
-    if turns is None:
-        return None, "each turn picks a priority at random, so the wait has no upper limit"
-    on_top = on_top_from(turns.tables[0], task)
-    if on_top is None:
-        return None, "in strict order, more urgent tasks always go first, so the wait has no upper limit"
-    until = overtaken_until(turns.tables[0], task)
-    if until > sight.now:
-        return None, f"for another {brief(until - sight.now)} tasks with a longer head start can still get ahead of it"
-    if sight.limits != LimitsLeft():
-        return None, "a limit of its queue, type or concurrency key decides how soon it starts"
-    if not pace:
-        return None, _NO_PACE
-    starts = starts_at_the_top(turns, task, older, claimers)
-    return max(sight.now, on_top) + round(starts / pace * SECOND), None
-
-
-def _assumptions(
-    sight: Sight,
-    workers: Sequence[WorkerRecord],
-    pace: float,
-    estimated: Instant | None,
-    latest: Instant | None,
-) -> Iterator[str]:
-    if estimated is None and latest is None:
-        return
-    if sight.mean is not None:
-        slots = sum(worker.capacity for worker in workers)
-        yield f"a task takes {brief(sight.mean)}, the mean of those that ended lately, on {slots:,} slots"
-    elif pace:
-        yield f"its workers keep the rate of the last minute: {pace:.3g}/s"
-    if estimated is not None:
-        yield "for the estimate: nothing more urgent is submitted"
-    others = sorted({queue for worker in workers for queue in worker.queues} - {sight.task.spec.queue})
-    if others:
-        yield f"for the latest start: its workers are not busy with their other queues: {', '.join(others[:5])}"
-    heard = max((sight.now - worker.seen_at for worker in workers), default=0)
-    yield f"the workers are as they last reported, up to {brief(max(heard, SECOND))} ago"
-
-
-def free_slots(workers: Sequence[WorkerRecord]) -> int:
-    """How many more tasks workers could run."""
-    return sum(max(0, worker.capacity - worker.running) for worker in workers)
-
-
-def _rate(worker: WorkerRecord) -> float:
-    """How many tasks per second a worker has ended within the minute before it was last heard of, or since it came."""
-    span = min(MINUTE, max(SECOND, worker.seen_at - worker.since))
-    return (worker.completed + worker.failed) / (span / SECOND)
 
 
 def line_causes(place: LinePlace, forecast: Forecast) -> Iterator[Cause]:

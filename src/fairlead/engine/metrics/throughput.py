@@ -245,6 +245,18 @@ def hour_of(rows: Iterable[HourRow], now: Instant) -> dict[str, dict[Priority, H
     return hour
 
 
+def ended_per_second(rows: Iterable[HourRow], now: Instant) -> dict[tuple[str, Priority], float]:
+    """How many tasks ended per second within the last five to ten minutes, by queue and priority."""
+    known = {int(priority): priority for priority in Priority}
+    last = now // _LONG_SLICE
+    recent = [row for row in rows if row.priority in known and row.number in (last - 1, last)]
+    span = max(SECOND, now - min((row.number for row in recent), default=last) * _LONG_SLICE)
+    ended: Counter[tuple[str, Priority]] = Counter()
+    for row in recent:
+        ended[row.queue, known[row.priority]] += row.ended
+    return {line: count * SECOND / span for line, count in ended.items()}
+
+
 def _is_this_hour(number: int, now: Instant) -> bool:
     return 0 <= now // _LONG_SLICE - number < _LONG_SLICES
 
