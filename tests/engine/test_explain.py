@@ -225,9 +225,9 @@ async def test_the_pace_of_its_workers_gives_the_start(bench: Bench) -> None:
     # 30 in the ten seconds that it is there: five ahead, and then this one.
     assert told.forecast.rate == 3.0 and told.forecast.worker_ids == (ONE,)
     assert told.forecast.estimated_start == told.at + 2 * SECOND
-    # Half as long again as one start in four takes at three per second, and ten times what one takes on four slots.
+    # Half as long again as one start in four takes at three per second, and ten times what one takes.
     promised = told.forecast.latest_start
-    assert promised is not None and abs(promised - told.at - 50 * MINUTE - 12 * SECOND - 40 * SECOND // 3) < MILLISECOND
+    assert promised is not None and abs(promised - told.at - 50 * MINUTE - 12 * SECOND - 10 * SECOND // 3) < MILLISECOND
     # Nothing is lost on the way over HTTP.
     assert explanation_of(explanation_shown(told)) == told
 
