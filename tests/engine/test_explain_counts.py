@@ -54,7 +54,7 @@ async def test_a_few_are_counted_and_a_whole_lane_needs_no_counting() -> None:
     half = Place(NOW, FIRST_ID)
     parts = (BEFORE_ALL, half), (half, Place(LATEST, FIRST_ID))
     asked = [Stretch(each.lane, *ends) for each in tallies for ends in parts]
-    assert await counted(store, asked, tallies, NOW) == counts.Counts([7, 93, 7, 93])
+    assert await counted(store, asked, tallies, NOW) == counts.StretchCounts([7, 93, 7, 93])
 
 
 async def test_one_deep_lane_is_given_what_the_others_leave() -> None:
@@ -66,7 +66,7 @@ async def test_one_deep_lane_is_given_what_the_others_leave() -> None:
     store, tallies = OneDeep(6_000), lanes(50, 6_000)
     asked = [Stretch(each.lane, BEFORE_ALL, Place(NOW, FIRST_ID)) for each in tallies]
     found = await counted(store, asked, tallies, NOW)
-    assert found == counts.Counts([6_000] + [1] * 49)
+    assert found == counts.StretchCounts([6_000] + [1] * 49)
     assert store.read <= MOST_READ
 
 

@@ -21,7 +21,7 @@ _FIRST_LOOK: Final = 4
 """Which part of them is for the first look, in which every stretch is counted; the rest is for those with more."""
 
 
-class Counts(Struct, frozen=True):
+class StretchCounts(Struct, frozen=True):
     """How many tasks are in stretches."""
 
     numbers: list[int]
@@ -32,7 +32,7 @@ class Counts(Struct, frozen=True):
 
 async def counted(
     store: Store, stretches: Sequence[Stretch], lanes: Sequence[LaneTally], now: Instant, most_read: int = MOST_READ
-) -> Counts:
+) -> StretchCounts:
     """How many tasks are in these stretches of these lanes.
 
     A lane's stretches follow each other. The last one that has all the rest of a lane needs no counting.
@@ -58,7 +58,7 @@ async def counted(
         numbers[at] = max(numbers.get(at, 0), _even(stretches[at], known.get(stretches[at].lane), now))
     for at in open_ended:
         numbers[at] = _rest(stretches, at, known, numbers)
-    return Counts([numbers[at] for at in range(len(stretches))], frozenset(more))
+    return StretchCounts([numbers[at] for at in range(len(stretches))], frozenset(more))
 
 
 def _ends(stretches: Sequence[Stretch], at: int, known: Mapping[Lane, LaneTally]) -> bool:
