@@ -109,10 +109,10 @@ async def test_tasks_in_very_many_lanes_are_not_counted(bench: Bench, monkeypatc
 
 async def test_of_tasks_that_are_claimed_while_they_are_counted_nothing_is_told() -> None:
     class Emptied(MemoryStore):
-        async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
             while await bench.claim(10):
                 pass
-            return await super().count(stretches)
+            return await super().count(stretches, most)
 
     bench = Bench(store=Emptied())
     for _ in range(3):
@@ -124,9 +124,9 @@ async def test_how_much_is_counted_does_not_grow_with_the_tasks_that_wait() -> N
     class Counted(MemoryStore):
         stretches = 0
 
-        async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
             self.stretches += len(stretches)
-            return await super().count(stretches)
+            return await super().count(stretches, most)
 
     for size in (10, 1_000):
         store = Counted()
