@@ -368,10 +368,10 @@ class Counting(MemoryStore):
         self.let = asyncio.Event()
         self.let.set()
 
-    async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+    async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
         self.asked += 1
         await self.let.wait()
-        return await super().count(stretches)
+        return await super().count(stretches, most)
 
 
 async def test_ages_are_counted_once_a_second_however_often_they_are_asked_for() -> None:
@@ -416,7 +416,7 @@ async def test_ages_that_take_too_long_to_count_are_null_and_counted_in_their_ti
 
 async def test_ages_that_cannot_be_counted_cost_no_statistics() -> None:
     class Broken(MemoryStore):
-        async def count(self, stretches: Sequence[Stretch]) -> list[int]:
+        async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
             raise StoreUnavailable("the store is away")
 
     async with Service(Broken()) as service:

@@ -6,9 +6,9 @@ import asyncio
 import re
 
 import httpx
-from fairlead.server.http.fast_response import Arrival
 
 from fairlead.server.app import build
+from fairlead.server.http.response import Arrival
 from tests.server.test_server import running, said_to
 from tests.worker.building import eventually
 
