@@ -63,7 +63,7 @@ class Turns:
 
     def _next_of(self, queue: str, heads: Sequence[tuple[Candidate, Front]]) -> tuple[ServiceKey, Front]:
         turns = self._turns[queue]
-        if turns.share is None:
+        if turns.share is None or (len(heads) == 1 and not turns.share.everywhere):
             (_, key), front = min(heads, key=lambda each: each[0][1])
             return key, front
         at, key = next_by_turns(turns.tables[0], turns.share, turns.passed, [candidate for candidate, _ in heads])
@@ -83,12 +83,14 @@ def merge(claim: Claim, lanes: Iterable[tuple[Lane, Iterator[Head]]]) -> list[He
     # Under one table the best line stays the best until its head is worse than that of the second best.
     steady = all(len(order.tables) == 1 for order in claim.queues)
     lines = [_Line(priority, heads, orders[queue], claim.at) for (queue, priority), heads in by_line.items()]
-    turns, sharing = Turns(claim), True
+    turns: Turns | None = None
+    sharing = True
     taken: list[Head] = []
     while len(taken) < claim.limit and (waiting := [line for line in lines if line.head is not None]):
         # Heads only get younger as a claim goes on: where none has been promoted by now, none will be.
         sharing = sharing and len(waiting) > 1 and any(line.shares for line in waiting)
         if sharing:
+            turns = turns or Turns(claim)
             best = turns.best(waiting, len(taken), _Line.standing)
             turns.served(best.standing())
             best.serve(taken, len(taken) + 1, None)

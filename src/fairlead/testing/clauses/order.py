@@ -91,7 +91,10 @@ class OrderClauses:
         await add(store, *before, *at, *rivals)
         critical, high, medium, low = rivals
         served = [at[2], critical, before[2], at[1], high, before[1], at[0], medium, before[0], low]
-        assert ids(await store.claim(a_claim(limit=20, policy=policy, passed=3))) == ids(served)
+        # Alone by its rank: turns would hide a promotion that comes a moment late.
+        claim = a_claim(limit=20, policy=policy)
+        unshared = tuple(replace(order, share=None) for order in claim.queues)
+        assert ids(await store.claim(replace(claim, queues=unshared))) == ids(served)
 
     async def test_promoted_and_critical_tasks_take_turns(self, store: Store) -> None:
         """C2: one of four goes to the promoted task that has waited longest, whatever lanes they are in."""
@@ -128,6 +131,15 @@ class OrderClauses:
         await add(store, low, *high, *old)
         claim = a_claim(limit=9, policy=policy, passed=1)
         assert ids(await store.claim(claim)) == ids([*high[:2], old[0], *high[2:], old[1], low])
+
+    async def test_a_promoted_task_that_is_alone_in_its_queue_waits_for_its_turn_too(self, store: Store) -> None:
+        """C2: where turns are taken at every priority it counts as what it was submitted as, until it has one."""
+        policy = Promote(low=10, medium=20, high=30, share="all")
+        old = a_task(queue="a", priority=Priority.LOW, ready_at=NOW - 35)
+        high = a_task(queue="b", priority=Priority.HIGH)
+        await add(store, old, high)
+        claim = a_claim("a", "b", limit=1, policy=policy, passed=0)
+        assert ids(await store.claim(claim)) == expected([old, high], claim) == [high.id]
 
     async def test_each_queue_shares_its_own_top(self, store: Store) -> None:
         """C2: and what each has next is compared with the others'."""
