@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from fairlead.core.identity import TaskId
+from fairlead.storage.lane_search import FEW
 from fairlead.storage.protocol import Store
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.testing.clauses.add import AddingClauses, KeyClauses
@@ -17,7 +18,7 @@ from fairlead.testing.clauses.change import ChangingClauses
 from fairlead.testing.clauses.claim import ClaimingClauses
 from fairlead.testing.clauses.feed import FeedClauses
 from fairlead.testing.clauses.heartbeats import HeartbeatClauses
-from fairlead.testing.clauses.limits import BoundClauses
+from fairlead.testing.clauses.limits import BoundClauses, RateLimitClauses, RunningLimitClauses
 from fairlead.testing.clauses.order import OrderClauses
 from fairlead.testing.clauses.read import FindingClauses, ListingClauses
 from fairlead.testing.clauses.records import RecordClauses
@@ -33,9 +34,9 @@ from tests.storage.sqlite.surveying import survey
 
 
 @asynccontextmanager
-async def opened_file(path: Path, *, blocking: bool = False) -> AsyncIterator[Store]:
+async def opened_file(path: Path, *, blocking: bool = False, few: int = FEW) -> AsyncIterator[Store]:
     # What these tests ask is what the store answers, not whether it outlives the power: tests/chaos asks that.
-    store = SqliteStore(path, blocking=blocking, synchronous="NORMAL")
+    store = SqliteStore(path, blocking=blocking, synchronous="NORMAL", few=few)
     try:
         yield store
     finally:
@@ -99,6 +100,16 @@ class TestSqliteBlocking(
             yield store
 
 
+class TestSqliteByIndex(ClaimingClauses, OrderClauses, RunningLimitClauses, RateLimitClauses):
+    """Claims that go by the index of lane heads, however few lanes there are."""
+
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
+        async with opened_file(tmp_path / "tasks.db", few=0) as store:
+            yield store
+        survey(tmp_path / "tasks.db")
+
+
 class TestSqliteRaces(RaceContract):
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:
@@ -136,3 +147,9 @@ def test_blocking_sqlite_keeps_to_the_model(check: Callable[..., None], tmp_path
     opening: Opening = lambda: opened_file(tmp_path / f"{next(numbers)}.db", blocking=True)  # noqa: E731
     # Fewer examples: only who runs an operation differs, not what it does.
     check(opening, settings=settings(STEADY, max_examples=15))
+
+
+@pytest.mark.slow
+def test_sqlite_by_its_index_keeps_to_the_model(tmp_path: Path) -> None:
+    numbers = itertools.count()
+    compare_with_memory(lambda: opened_file(tmp_path / f"{next(numbers)}.db", few=0))

@@ -48,7 +48,7 @@ class ChoosingStore(WrongStore):
         return taken if verdict == "applied" else None
 
     def _all_lanes(self) -> list[Lane]:
-        return [lane for lanes in self._lanes.queues.values() for lane in lanes]
+        return [lane for queue in self._lanes.queues.values() for lane in queue.lanes]
 
     def _admits(self, claim: Claim, task: Task) -> bool:
         return task.state is State.QUEUED and claim.admits(task.lane)
@@ -71,7 +71,7 @@ class IgnoresCapabilities(WrongStore):
     breaks = "C1"
 
     async def claim(self, claim: Claim) -> list[Task]:
-        needed = {name for lanes in self._lanes.queues.values() for lane in lanes for name in lane.requires}
+        needed = {name for queue in self._lanes.queues.values() for lane in queue.lanes for name in lane.requires}
         return await super().claim(replace(claim, capabilities=frozenset(needed)))
 
 

@@ -8,12 +8,15 @@ be seen (see L5 of the contract), so passing over a full key costs one step howe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from operator import itemgetter
+from typing import Final
 
+from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.queues.limits import NO_LIMITS, Limit, Limits, Meter
-from fairlead.core.task import Lane
-from fairlead.storage.lane_merge import Head, Standing, Turns
+from fairlead.core.task import Lane, Priority
+from fairlead.storage.lane_merge import Head
+from fairlead.storage.lane_search import FEW, Entry, Front, LaneSearch, LaneSource
 from fairlead.storage.values import Claim
 
 QUEUE_NAME: Final = "q"
@@ -31,30 +34,6 @@ def type_name(task_type: str) -> str:
 def key_name(key: str) -> str:
     """The name under which a queue's rate of starts of this key is kept."""
     return f"k{key}"
-
-
-class Front(Protocol):
-    """The front of one lane, as a claim goes through it."""
-
-    lane: Lane
-
-    @property
-    def head(self) -> Head | None:
-        """The best task that is left of it."""
-        ...
-
-    @property
-    def key(self) -> str:
-        """The head's concurrency key, in a lane of keyed tasks."""
-        ...
-
-    def take(self) -> None:
-        """The head is taken: go on to the next."""
-        ...
-
-    def close(self, until: Instant) -> None:
-        """The head's key is full until then: put its tasks aside and go on to the next."""
-        ...
 
 
 class PlainFront:
@@ -80,11 +59,11 @@ class LimitGate:
     def __init__(
         self,
         claim: Claim,
-        running: Mapping[tuple[str, str], int],
+        running: Callable[[str, str | None], int],
         due: Callable[[str, str], Instant | None],
         running_of_key: Callable[[str, str], int],
     ) -> None:
-        """Under what runs of each queue and type, when a queue's names are due, and how many of a queue's key run."""
+        """Under what runs of a queue, or of a type in it, when its names are due, and how many of a key run."""
         self._now = claim.at
         self._limits = limits_of(claim)
         self._running = running
@@ -95,6 +74,11 @@ class LimitGate:
     def shut(self, lane: Lane) -> bool:
         """Whether its queue or its type lets no more start now."""
         return any(meter.opens_at(self._now) > self._now for meter in self._wide(lane))
+
+    def shuts(self, queue: str) -> bool:
+        """Whether a queue lets no more start now, whatever it is."""
+        limit = self._limits[queue].queue
+        return limit != _NONE and self._of_queue(queue, limit).opens_at(self._now) > self._now
 
     def key_opens_at(self, lane: Lane, key: str) -> Instant:
         """From when on one more task of a key may start."""
@@ -114,27 +98,24 @@ class LimitGate:
     def _wide(self, lane: Lane) -> Iterator[Meter]:
         limits = self._limits[lane.queue]
         if limits.queue != _NONE:
-            yield self._meter(lane.queue, QUEUE_NAME, limits.queue, lambda: self._sum(lane.queue, None))
+            yield self._of_queue(lane.queue, limits.queue)
         limit = limits.types.get(lane.type)
         if limit is not None:
-            yield self._meter(lane.queue, type_name(lane.type), limit, lambda: self._sum(lane.queue, lane.type))
+            yield self._meter(lane.queue, type_name(lane.type), limit, lambda: self._running(lane.queue, lane.type))
+
+    def _of_queue(self, queue: str, limit: Limit) -> Meter:
+        return self._meter(queue, QUEUE_NAME, limit, lambda: self._running(queue, None))
 
     def _key(self, queue: str, key: str) -> Meter:
         limit = self._limits[queue].key
         return self._meter(queue, key_name(key), limit, lambda: self._running_of_key(queue, key))
 
-    def _sum(self, queue: str, task_type: str | None) -> int:
-        return sum(
-            count
-            for (of_queue, of_type), count in self._running.items()
-            if of_queue == queue and task_type in (None, of_type)
-        )
-
     def _meter(self, queue: str, name: str, limit: Limit, running: Callable[[], int]) -> Meter:
         meter = self._meters.get((queue, name))
         if meter is None:
             due = None if limit.pace is None else self._due(queue, name)
-            meter = self._meters[queue, name] = Meter(limit, running(), due)
+            count = 0 if limit.running is None else running()
+            meter = self._meters[queue, name] = Meter(limit, count, due)
         return meter
 
 
@@ -146,29 +127,68 @@ def limits_of(claim: Claim) -> dict[str, Limits]:
     return {order.queue: order.limits or NO_LIMITS for order in claim.queues}
 
 
-def merge_limited(claim: Claim, fronts: Iterable[Front], gate: LimitGate) -> list[Head]:
+def running_in(counts: Mapping[tuple[str, str], int]) -> Callable[[str, str | None], int]:
+    """How many tasks run of a queue, or of a type in it, by the numbers of each queue and type."""
+
+    def running(queue: str, task_type: str | None) -> int:
+        if task_type is not None:
+            return counts.get((queue, task_type), 0)
+        return sum(count for (of_queue, _), count in counts.items() if of_queue == queue)
+
+    return running
+
+
+def choose(claim: Claim, index: LaneSource, gate: LimitGate) -> list[Head]:
     """The heads a claim takes, best first. Each front is told what became of its head."""
-    turns = Turns(claim)
-    left = [front for front in fronts if front.head is not None]
+    search = LaneSearch(claim, index, gate.shuts)
     taken: list[Head] = []
-    while left and len(taken) < claim.limit:
-        best = turns.best(left, len(taken), _standing)
-        head = best.head
-        if head is None or gate.shut(best.lane):
-            left.remove(best)
-            continue
-        if best.lane.keyed and (until := gate.key_opens_at(best.lane, best.key)) > claim.at:
-            best.close(until)
+    while len(taken) < claim.limit and (front := search.best(len(taken))) is not None:
+        lane, head = front.lane, front.head
+        if gate.shuts(lane.queue):
+            search.leave(lane.queue)
+        elif head is None or gate.shut(lane):
+            search.drop(lane.queue)
+        elif lane.keyed and (until := gate.key_opens_at(lane, front.key)) > claim.at:
+            front.close(until)
+            search.moved(lane.queue)
         else:
-            gate.start(best.lane, best.key)
-            turns.served(_standing(best))
+            gate.start(lane, front.key)
+            search.served(lane.queue)
             taken.append(head)
-            best.take()
-        if best.head is None:
-            left.remove(best)
+            front.take()
+            search.moved(lane.queue)
     return taken
 
 
-def _standing(front: Front) -> Standing:
-    lane, (ready_at, task_id, *_) = front.lane, front.head or ()
-    return lane.queue, lane.priority, ready_at, task_id
+def merge_limited(claim: Claim, fronts: Iterable[Front], gate: LimitGate) -> list[Head]:
+    """The heads a claim takes of lanes that are all open, best first."""
+    return choose(claim, _OpenLanes(fronts), gate)
+
+
+class _OpenLanes:
+    """Lanes whose heads are known."""
+
+    few = FEW
+
+    def __init__(self, fronts: Iterable[Front]) -> None:
+        self._lines: dict[str, dict[Priority, list[Entry]]] = {}
+        for front in fronts:
+            if front.head is not None:
+                line = self._lines.setdefault(front.lane.queue, {}).setdefault(front.lane.priority, [])
+                line.append((front.head[0], front.head[1], front))
+
+    def lines(self, queue: str) -> Mapping[Priority, Iterator[Entry]]:
+        lines = self._lines.get(queue, {})
+        return {priority: iter(sorted(line, key=itemgetter(0, 1))) for priority, line in lines.items()}
+
+    def queues(self) -> Mapping[Priority, Iterator[tuple[Instant, TaskId, str]]]:
+        best: dict[Priority, list[tuple[Instant, TaskId, str]]] = {}
+        for queue, lines in self._lines.items():
+            for priority, line in lines.items():
+                best.setdefault(priority, []).append((*min(line, key=itemgetter(0, 1))[:2], queue))
+        return {priority: iter(sorted(entries)) for priority, entries in best.items()}
+
+    def open(self, entry: Entry) -> Front | None:
+        # Whether it is shut is asked when it is its turn: what ends a claim may be told by the lane that comes then.
+        front: Front = entry[2]
+        return front

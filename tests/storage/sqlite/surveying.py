@@ -18,6 +18,26 @@ _STANDING = """
 _ARRIVED = "SELECT number, id, lane FROM task WHERE number > (SELECT number FROM filed)"
 """The tasks that are not filed."""
 
+_HIDDEN = """
+    SELECT count(*) FROM ready JOIN lane USING (lane)
+    WHERE keyed = 0 AND (head_ready_at IS NULL OR (head_ready_at, head_id) > (ready_at, id))
+"""
+"""The tasks that a claim by the heads of lanes would overlook."""
+
+_HIDDEN_KEYS = """
+    SELECT count(*) FROM front JOIN lane USING (lane)
+    WHERE head_ready_at IS NULL OR (head_ready_at, head_id) > (ready_at, id)
+"""
+
+_MISCOUNTED = """
+    SELECT count(*) FROM total
+    WHERE (waiting, executing) <> (
+        SELECT coalesce(sum(scheduled + queued), 0), coalesce(sum(executing), 0)
+        FROM lane
+        WHERE lane.queue = total.queue
+    )
+"""
+
 
 def survey(path: Path) -> Counter[str]:
     """Hold the file to what must always be true of it; how many tasks are in each state."""
@@ -28,6 +48,9 @@ def survey(path: Path) -> Counter[str]:
         assert _ready(connection) == _queued(connection)
         assert _directory(connection) == _filed(connection)
         for rest in (
+            _HIDDEN,
+            _HIDDEN_KEYS,
+            _MISCOUNTED,
             f"SELECT count(*) FROM status WHERE number IN (SELECT number FROM ({_ARRIVED}))",
             "SELECT count(*) FROM key WHERE id NOT IN (SELECT id FROM task)",
             "SELECT count(*) FROM status WHERE (number, id) NOT IN (SELECT number, id FROM task)",

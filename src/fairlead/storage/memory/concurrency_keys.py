@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, TypeAlias
 
 from fairlead.core.identity import TaskId
@@ -27,11 +27,17 @@ _OVERDUE: Final[Instant] = 0
 class Keyed:
     """The keyed tasks of one memory store. The owner holds the lock."""
 
-    def __init__(self, is_live: _Liveness, key_of: Callable[[TaskId], str]) -> None:
+    def __init__(
+        self, is_live: _Liveness, key_of: Callable[[TaskId], str], came: Callable[[Lane, tuple[Instant, TaskId]], None]
+    ) -> None:
+        """`came` is told of what comes to the front of a lane."""
         self._is_live = is_live
         self._key_of = key_of
-        self._lines: dict[Lane, dict[str, Heap]] = {}
-        """The queued tasks of each lane and key."""
+        self._came = came
+        self._lines: dict[tuple[str, str], dict[Lane, Heap]] = {}
+        """The queued tasks of each key, by lane."""
+        self._keys: dict[Lane, int] = {}
+        """How many keys have queued tasks in each lane."""
         self._fronts: dict[Lane, Heap] = {}
         """The first of each key, in each lane."""
         self._running: Counter[tuple[str, str]] = Counter()
@@ -59,10 +65,11 @@ class Keyed:
         if task.state is EXECUTING:
             self._running[lane.queue, key] += 1
         elif task.state is QUEUED:
-            lines = self._lines.setdefault(lane, {})
-            if key not in lines:
-                lines[key] = self._heap(lane)
-            lines[key].push((task.status.ready_at, task.id))
+            lines = self._lines.setdefault((lane.queue, key), {})
+            if lane not in lines:
+                lines[lane] = self._heap(lane)
+                self._keys[lane] = self._keys.get(lane, 0) + 1
+            lines[lane].push((task.status.ready_at, task.id))
             self._wake(lane.queue, key)
 
     def _leave(self, task: Task, lane: Lane, key: str) -> None:
@@ -73,14 +80,17 @@ class Keyed:
             if key in self._looks.get(lane.queue, ()):
                 self._look(lane.queue, key, _OVERDUE)
         elif task.state is QUEUED:
-            line = self._lines[lane][key]
+            lines = self._lines[lane.queue, key]
+            line = lines[lane]
             line.stale()
             if not line.live:
-                del self._lines[lane][key]
-                if not self._lines[lane]:
-                    del self._lines[lane]
+                del lines[lane]
+                self._keys[lane] -= 1
+                if not self._keys[lane]:
+                    del self._keys[lane]
                     self._fronts.pop(lane, None)
-            if not any(key in lines for other, lines in self._lines.items() if other.queue == lane.queue):
+            if not lines:
+                del self._lines[lane.queue, key]
                 self._forget(lane.queue, key)
             elif task.id not in self._taken:
                 self._wake(lane.queue, key)
@@ -98,6 +108,10 @@ class Keyed:
             self._looks.pop(queue, None)
             self._order.pop(queue, None)
             self._under.pop(queue, None)
+
+    def looking(self) -> Collection[str]:
+        """The queues that have keys to be looked at."""
+        return self._looks.keys()
 
     def running(self, queue: str, key: str) -> int:
         """How many tasks of a key run."""
@@ -123,9 +137,8 @@ class Keyed:
                 break
             _, key = heapq.heappop(order)
             del looks[key]
-            for lane in self._lines:
-                if lane.queue == queue:
-                    self._advance(lane, key)
+            for lane in self._lines.get((queue, key), ()):
+                self._advance(lane, key)
         if not looks:
             del self._looks[queue], self._order[queue]
 
@@ -157,12 +170,13 @@ class Keyed:
 
     def _advance(self, lane: Lane, key: str) -> None:
         """Let the first task of a key come to the front."""
-        line = self._lines.get(lane, {}).get(key)
+        line = self._lines.get((lane.queue, key), {}).get(lane)
         head = None if line is None else line.peek()
         if head is not None:
             if lane not in self._fronts:
                 self._fronts[lane] = self._heap(lane)
             self._fronts[lane].push(head)
+            self._came(lane, (head[0], head[1]))
 
     def _look(self, queue: str, key: str, at: Instant) -> None:
         self._looks.setdefault(queue, {})[key] = at

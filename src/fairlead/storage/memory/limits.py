@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fairlead.core.instant import Instant
-from fairlead.core.task import Lane
 from fairlead.storage.claim_limits import (
     QUEUE_NAME,
-    Front,
     LimitGate,
-    PlainFront,
+    choose,
     key_name,
     limits_of,
     merge_limited,
     type_name,
 )
 from fairlead.storage.lane_merge import Head
-from fairlead.storage.memory.concurrency_keys import Keyed, KeyedFront
-from fairlead.storage.memory.lanes import Lanes
+from fairlead.storage.memory.claim import ClaimLanes, front_of
+from fairlead.storage.memory.concurrency_keys import Keyed
+from fairlead.storage.memory.lanes import Lanes, ReadyLane
 from fairlead.storage.values import Claim, Usage, Used
 
 _FEW: Final = 32
@@ -33,6 +31,13 @@ class Dues:
         self._dues: dict[str, dict[str, Instant]] = {}
         self._kept: dict[str, int] = {}
         """How many there were of each queue when what was past was last forgotten."""
+
+    def __len__(self) -> int:
+        return len(self._dues)
+
+    def queues(self) -> list[str]:
+        """The queues that have any."""
+        return [*self._dues]
 
     def get(self, queue: str, name: str) -> Instant | None:
         return self._dues.get(queue, {}).get(name)
@@ -57,28 +62,32 @@ class Limiter:
         self._keyed = keyed
         self._dues = Dues()
 
-    def choose(self, claim: Claim, lanes: Sequence[tuple[Lane, Iterator[Head]]]) -> list[Head]:
-        """The tasks of these lanes that a claim gets, in order of service; their starts are counted."""
-        running = Counter[tuple[str, str]]()
-        for queue, limit in limits_of(claim).items():
-            self._dues.forget(queue, claim.at)
-            self._keyed.look(queue, limit.key, claim.at)
-            for lane, count in self._lanes.running(queue).items():
-                running[queue, lane.type] += count
-        fronts: list[Front] = [
-            KeyedFront(self._keyed, lane) if lane.keyed else PlainFront(lane, heads) for lane, heads in lanes
-        ]
-        gate = LimitGate(claim, running, self._dues.get, self._keyed.running)
-        taken = merge_limited(claim, fronts, gate)
+    def choose(self, claim: Claim, lanes: Sequence[ReadyLane] | None) -> list[Head]:
+        """The tasks that a claim gets, in order of service; their starts are counted. None for lanes: of many."""
+        limits = limits_of(claim)
+        for queue in limits if len(limits) <= len(self._dues) else self._dues.queues():
+            if queue in limits:
+                self._dues.forget(queue, claim.at)
+        for queue in limits if len(limits) <= len(self._keyed.looking()) else [*self._keyed.looking()]:
+            if queue in limits:
+                self._keyed.look(queue, limits[queue].key, claim.at)
+        gate = LimitGate(claim, self._lanes.running, self._dues.get, self._keyed.running)
+        if lanes is not None:
+            taken = merge_limited(claim, [front_of(line, self._keyed) for line in lanes], gate)
+        else:
+            index = ClaimLanes(self._lanes, self._keyed, claim, gate)
+            try:
+                taken = choose(claim, index, gate)
+            finally:
+                index.put_back()
         self._dues.update(gate.dues())
         return taken
 
     def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         """How much of the limits of a queue, a type in it and a key in it is used."""
-        running = self._lanes.running(queue)
-        of_type = sum(count for lane, count in running.items() if lane.type == task_type)
+        running = self._lanes.running
         return Usage(
-            queue=Used(sum(running.values()), self._dues.get(queue, QUEUE_NAME)),
-            type=Used(of_type, self._dues.get(queue, type_name(task_type))),
+            queue=Used(running(queue), self._dues.get(queue, QUEUE_NAME)),
+            type=Used(running(queue, task_type), self._dues.get(queue, type_name(task_type))),
             key=Used() if key is None else Used(self._keyed.running(queue, key), self._dues.get(queue, key_name(key))),
         )

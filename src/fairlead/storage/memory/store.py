@@ -19,6 +19,7 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import COMPLETED, After, Lane, State, Status, Task
 from fairlead.storage.lane_merge import Head, merge
+from fairlead.storage.lane_search import FEW
 from fairlead.storage.memory.concurrency_keys import Keyed
 from fairlead.storage.memory.feed import Feed
 from fairlead.storage.memory.ids import Ids
@@ -63,8 +64,11 @@ async def _nowhere(_: Damage) -> Location | None:
 class MemoryStore:
     """Tasks in this process's memory. See `fairlead.storage.protocol` for the contract."""
 
-    def __init__(self, clock: Callable[[], Instant] = host_time) -> None:
-        """Its own clock is the host's, or another one for simulations."""
+    def __init__(self, clock: Callable[[], Instant] = host_time, *, few: int = FEW) -> None:
+        """Its own clock is the host's, or another one for simulations.
+
+        A claim looks at each lane and queue where there are no more of them than `few`.
+        """
         self._time = clock
         self._lock = threading.Lock()
         self._tasks: dict[TaskId, Task] = {}
@@ -72,8 +76,12 @@ class MemoryStore:
         self._keys: dict[tuple[str, str], TaskId] = {}
         self._dependents: dict[TaskId, list[TaskId]] = {}
         """Those who wait for a task that has not ended."""
-        self._lanes = Lanes(self._tasks, clock)
-        self._keyed = Keyed(self._lanes.is_ready, lambda task_id: self._tasks[task_id].spec.concurrency_key or "")
+        self._lanes = Lanes(self._tasks, clock, few)
+        self._keyed = Keyed(
+            self._lanes.is_ready,
+            lambda task_id: self._tasks[task_id].spec.concurrency_key or "",
+            self._lanes.offer_keyed,
+        )
         self._limiter = Limiter(self._lanes, self._keyed)
         self._records = Records()
         self._feed = Feed()
@@ -89,11 +97,11 @@ class MemoryStore:
     async def claim(self, claim: Claim) -> list[Task]:
         with self._lock:
             claim = claim.dated(self._time())
-            lanes = self._lanes.ready(claim)
-            if claim.limited or any(lane.keyed for lane, _ in lanes):
+            lanes = self._lanes.few(claim)
+            if lanes is None or claim.limited or any(line.lane.keyed for line in lanes):
                 heads = self._limiter.choose(claim, lanes)
             else:
-                heads = merge(claim, lanes)
+                heads = merge(claim, [(line.lane, line.ready.heads()) for line in lanes])
             taken = [self._tasks[task_id] for _, task_id in heads]
             tasks = [self._set(task, claimed(task.status, claim)) for task in taken]
             self._keyed.claimed()
@@ -257,7 +265,7 @@ class MemoryStore:
             named = found
             task = Task(spec, counted(task.status, named.values()))
         bound = bounds.get(spec.queue)
-        if bound is not None and task.state.waiting and (depth := self._lanes.waiting[spec.queue]) >= bound:
+        if bound is not None and task.state.waiting and (depth := self._lanes.waiting(spec.queue)) >= bound:
             return Full(depth, bound)
         if key is not None:
             self._keys[key] = spec.id

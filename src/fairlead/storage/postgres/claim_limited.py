@@ -21,15 +21,16 @@ from fairlead.core.queues.order import passed_after
 from fairlead.core.task import Lane, Priority, Task
 from fairlead.storage.claim_limits import (
     QUEUE_NAME,
-    Front,
     LimitGate,
     PlainFront,
     key_name,
     limits_of,
     merge_limited,
+    running_in,
     type_name,
 )
 from fairlead.storage.lane_merge import Head
+from fairlead.storage.lane_search import Front
 from fairlead.storage.postgres import binary_arrays
 from fairlead.storage.postgres.binary_arrays import Packed
 from fairlead.storage.postgres.connection.session import Row, Session
@@ -165,7 +166,10 @@ class LimitedClaim:
             )
             dues = {(queue, name.decode()): due for queue, name, due in rows}
         return _Gate(
-            claim, running, lambda queue, name: dues.get((queue, name)), lambda queue, key: of_keys.get((queue, key), 0)
+            claim,
+            running_in(running),
+            lambda queue, name: dues.get((queue, name)),
+            lambda queue, key: of_keys.get((queue, key), 0),
         )
 
     async def _take(self, claim: Claim, chosen: Sequence[TaskId]) -> list[Task]:
@@ -280,6 +284,11 @@ class _Gate(LimitGate):
             self.ended = True
             return True
         is_shut = super().shut(lane)
+        self.found_shut = self.found_shut or is_shut
+        return is_shut
+
+    def shuts(self, queue: str) -> bool:
+        is_shut = super().shuts(queue)
         self.found_shut = self.found_shut or is_shut
         return is_shut
 

@@ -62,7 +62,7 @@ class _Entry:
         self._known = set() if newest is None or newest < min(ids, default="") else _known(connection, ids)
         self._depths = {queue: self._depth(queue) for queue in bounds}
         self._numbers = itertools.count(self._filed + 1)
-        self._tasks: list[tuple[object, ...]] = []
+        self._tasks: list[tuple[int, TaskId, int, Instant | None, str | None, bytearray, bytearray]] = []
         self._statuses: list[tuple[object, ...]] = []
         self._entered: list[tuple[int, State]] = []
         self._dependents: list[tuple[object, ...]] = []
@@ -114,9 +114,18 @@ class _Entry:
         arrivals.enter(self._connection, self._filed, self._filed + len(self._tasks))
         write_rows(self._connection, "change.status_set", self._statuses)
         write_rows(self._connection, "add.dependents", self._dependents)
+        self._come()
         for (lane, state), tasks in counts_of(self._entered).items():
             self._lanes_changed.enter(lane, state, tasks)
         return self._lanes_changed.write()
+
+    def _come(self) -> None:
+        """Take note of what may be the head of its lane: mostly nothing is, and that is seen at a glance."""
+        since = [row[3] for row in self._tasks if row[3] is not None]
+        if since and self._lanes_changed.may_lead((min(since), min(row[1] for row in self._tasks))):
+            for _, task_id, lane, ready_at, key, *_ in self._tasks:
+                if ready_at is not None and key is None:
+                    self._lanes_changed.come(lane, (ready_at, task_id))
 
     def _named(self, after: After) -> dict[TaskId, State] | Missing:
         """How those stand that a task is to wait for."""
@@ -136,8 +145,8 @@ class _Entry:
         return states
 
     def _depth(self, queue: str) -> int:
-        (depth,) = self._connection.execute(statement("add.depth"), (queue,)).fetchone()
-        return int(depth)
+        waiting, _ = concurrency_keys.total_of(self._connection, queue)
+        return waiting
 
 
 def _known(connection: sqlite3.Connection, ids: Sequence[TaskId]) -> set[TaskId]:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.task import QUEUED, Task
-from fairlead.storage.sqlite.lanes import lane_columns
+from fairlead.storage.sqlite.lanes import lane_columns, move_totals
 from fairlead.storage.sqlite.statements import statement
 
 UNFILED: Final = 64
@@ -58,7 +58,13 @@ def file(connection: sqlite3.Connection) -> int:
     filed, last = connection.execute(statement("arrivals.filed")).fetchone()
     if last is None or last <= filed:
         return int(filed)
-    connection.execute(statement("arrivals.lane_fill"), (filed,))
+    lanes = connection.execute(statement("arrivals.lanes"), (filed,)).fetchall()
+    connection.executemany(statement("arrivals.lane_fill"), [row[:2] for row in lanes])
+    move_totals(connection, [(row[0], 0, row[1]) for row in lanes])
+    # Mostly they come behind what waits.
+    first = [place for _, *place, bound, bound_id in lanes if bound is None or (bound, bound_id) > tuple(place[1:])]
+    if first:
+        connection.executemany(statement("lanes.head_lower"), first)
     enter(connection, filed, last)
     return int(last)
 

@@ -163,6 +163,8 @@ class _Statuses:
                 )
             if status.state is QUEUED:
                 again.append((lane, status.ready_at, task_id, number))
+                if key is None:
+                    lanes_changed.come(lane, (status.ready_at, task_id))
         write_rows(self._connection, "change.status_set", updates)
         write_rows(self._connection, "change.ready_add", again)
         for (left, was, lane, now), tasks in counts_of(moves).items():

@@ -2,53 +2,122 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import Final
 
-from fairlead.core.task import EXECUTING, QUEUED, Status, Task
-from fairlead.storage.lane_merge import merge
+from msgspec import Struct
+
+from fairlead.core.task import EXECUTING, QUEUED, Lane, Status, Task
+from fairlead.storage.claim_limits import choose
+from fairlead.storage.lane_merge import Head, merge
+from fairlead.storage.lane_search import FEW, Bound, Front
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged
 from fairlead.storage.sqlite import arrivals, concurrency_keys
 from fairlead.storage.sqlite.arrivals import pack
 from fairlead.storage.sqlite.database import Connection
-from fairlead.storage.sqlite.lanes import LaneChanges, counts_of, ready_lanes
+from fairlead.storage.sqlite.lane_heads import FewLanes, LaneRow, ManyLanes, few_lanes, lanes_of_types
+from fairlead.storage.sqlite.lanes import LaneChanges, counts_of
 from fairlead.storage.sqlite.read import damage_of, unpack_spec, unpack_status
 from fairlead.storage.sqlite.statements import statement, write_rows
 from fairlead.storage.steps import claimed, host_time
-from fairlead.storage.values import (
-    Claim,
-)
+from fairlead.storage.values import Claim
 
 _LANE_STATEMENTS: Final = 128
+
+_UNASKED: Final = 15
+"""How many claims by the index follow one another before it is asked whether there are few lanes by now."""
 
 _EXECUTING: Final = EXECUTING.value
 
 
-def claim(connection: Connection, request: Claim) -> list[Task]:
+def claim(connection: Connection, request: Claim, few: int = FEW) -> list[Task]:
+    """A claim looks at each lane and queue where there are no more of them than `few`."""
     arrivals.file(connection)
     request = request.dated(host_time())
-    lanes = [
-        (number, lane, None if lane.keyed else _heads(connection, number))
-        for number, lane in ready_lanes(connection, (order.queue for order in request.queues))
-        if request.admits(lane)
-    ]
-    plain = [(lane, heads) for _, lane, heads in lanes if heads is not None]
-    if request.limited or len(plain) < len(lanes):
-        taken = concurrency_keys.choose(connection, request, lanes)
+    concurrency_keys.look(connection, request, few)
+    lanes = _few_lanes(connection, request, few)
+    if lanes is None or request.limited or any(row.lane.keyed for row in lanes):
+        choice = _choose(connection, request, lanes, few)
     else:
-        taken = merge(request, plain)
+        choice = _merge(connection, request, lanes)
+    tasks = _store(connection, request, choice)
+    lanes_changed = LaneChanges(connection)
+    for lane, count in counts_of([lane for _, _, _, lane, _, _ in choice.taken]).items():
+        lanes_changed.leave(lane, QUEUED, count)
+        lanes_changed.enter(lane, EXECUTING, count)
+    for lane, head in choice.heads.items():
+        lanes_changed.set_head(lane, head)
+    lanes_changed.write()
+    return tasks
+
+
+def _few_lanes(connection: Connection, request: Claim, few: int) -> list[LaneRow] | None:
+    """The lanes, if they are few, or those of the few types asked for; where they were many just now, only these."""
+    if connection.many_lanes:
+        connection.many_lanes -= 1
+        return lanes_of_types(connection, request, few)
+    lanes = few_lanes(connection, request, few)
+    if lanes is None:
+        connection.many_lanes = _UNASKED
+        return lanes_of_types(connection, request, few)
+    return lanes
+
+
+class _Choice(Struct):
+    """What a claim takes, and what it has learned of lanes."""
+
+    taken: list[Head]
+    """When each wait began, and id, number, lane, packed status and packed spec."""
+    heads: dict[int, Bound | None] = {}
+    """The heads that lanes have then, as far as they are to be stored."""
+    keyed: frozenset[int] = frozenset()
+    """The lanes of keyed tasks: what was taken of them is no longer in line."""
+
+
+def _merge(connection: Connection, request: Claim, rows: list[LaneRow]) -> _Choice:
+    """Of few lanes without limits."""
+    plain = [(row.lane, _heads(connection, row.number)) for row in rows if request.admits(row.lane)]
+    taken = merge(request, plain)
     # A cursor left open would keep reading what is written here.
     for _, heads in plain:
         heads.close()
+    return _Choice(taken)
+
+
+def _choose(connection: Connection, request: Claim, rows: list[LaneRow] | None, few: int) -> _Choice:
+    """Of any lanes, under limits."""
+    gate = concurrency_keys.gate_of(connection, request)
+    keyed: set[int] = set()
+
+    def open_lane(number: int, lane: Lane) -> Front:
+        if lane.keyed:
+            keyed.add(number)
+        return concurrency_keys.front_of(connection, request, number, lane)
+
+    index = (
+        ManyLanes(connection, request, gate, open_lane, few)
+        if rows is None
+        else FewLanes(connection, rows, request, gate, open_lane, few)
+    )
+    places = choose(request, index, gate)
+    heads = index.correct()
+    concurrency_keys.keep_dues(connection, gate)
+    numbers = json.dumps([place[2] for place in places])
+    bodies = {number: body for number, *body in connection.execute(statement("claim.bodies"), (numbers,))}
+    return _Choice([(*place[:4], *bodies[place[2]]) for place in places], heads, frozenset(keyed))
+
+
+def _store(connection: Connection, request: Claim, choice: _Choice) -> list[Task]:
+    """The tasks as they are once they are claimed, and are stored so."""
     tasks: list[Task] = []
     updates: list[tuple[object, ...]] = []
-    fronts = {number for number, lane, _ in lanes if not lane.keyed}
     last: dict[int, tuple[object, ...]] = {}
     memory = connection.memory.current(connection)
     # Tasks that were submitted together stand alike, and then so do they once they are claimed.
     alike: dict[bytes, tuple[Status, bytearray]] = {}
     met: list[Damage] = []
-    for ready_at, task_id, number, lane, packed_status, packed_spec in taken:
+    for ready_at, task_id, number, lane, packed_status, packed_spec in choice.taken:
         try:
             standing = alike.get(packed_status)
             if standing is None:
@@ -63,7 +132,7 @@ def claim(connection: Connection, request: Claim) -> list[Task]:
             continue
         tasks.append(task)
         updates.append((number, task_id, lane, _EXECUTING, status.alarm, packed))
-        if lane in fronts:
+        if lane not in choice.keyed:
             last[lane] = lane, ready_at, task_id
             memory[task_id] = number, lane, status, None
     if met:
@@ -71,11 +140,6 @@ def claim(connection: Connection, request: Claim) -> list[Task]:
     write_rows(connection, "change.status_set", updates)
     # What is taken of a lane is its front.
     connection.executemany(statement("claim.ready_take"), last.values())
-    lanes_changed = LaneChanges(connection)
-    for lane, count in counts_of([lane for _, _, _, lane, _, _ in taken]).items():
-        lanes_changed.leave(lane, QUEUED, count)
-        lanes_changed.enter(lane, EXECUTING, count)
-    lanes_changed.write()
     return tasks
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -12,20 +11,19 @@ import msgspec
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.queues.limits import NEVER, Limit
+from fairlead.core.queues.limits import NEVER, NO_LIMITS, Limit
 from fairlead.core.task import EXECUTING, QUEUED, Lane, Priority, State, Status
 from fairlead.storage.claim_limits import (
     LOOKS_AT_ONCE,
     QUEUE_NAME,
-    Front,
     LimitGate,
-    PlainFront,
     key_name,
     limits_of,
-    merge_limited,
     type_name,
 )
 from fairlead.storage.lane_merge import Head
+from fairlead.storage.lane_search import Front
+from fairlead.storage.sqlite.lane_heads import PlainLane
 from fairlead.storage.sqlite.statements import statement
 from fairlead.storage.values import Claim, Usage, Used
 
@@ -69,38 +67,74 @@ def forget(connection: sqlite3.Connection, queue: str, lane: int, key: str, stat
         leave(connection, queue, lane, key, Status(state=state, priority=_ANY, ready_at=ready_at, timeout=0), task_id)
 
 
-def choose(
-    connection: sqlite3.Connection, claim: Claim, lanes: Iterable[tuple[int, Lane, sqlite3.Cursor | None]]
-) -> list[Head]:
-    """The heads that a claim takes under its limits; lanes of keyed tasks have no cursor."""
+def look(connection: sqlite3.Connection, claim: Claim, few: int) -> None:
+    """Let the keys of a claim's queues come to the front that may go on by now, or were full by another limit."""
     limits = limits_of(claim)
+    (any_key,) = connection.execute(statement("limits.looking")).fetchone()
+    if any_key:
+        for queue in limits if len(limits) <= few else _looking(connection):
+            if queue in limits:
+                _look(connection, queue, limits[queue].key, claim.at)
+
+
+def gate_of(connection: sqlite3.Connection, claim: Claim) -> LimitGate:
+    """What the limits of a claim's queues leave room for."""
     connection.execute(statement("limits.due_forget"), (claim.at,))
-    for queue, own in limits.items():
-        _look(connection, queue, own.key, claim.at)
-    fronts: list[Front] = [
-        _KeyedFront(connection, number, lane, _text(limits[lane.queue].key))
-        if heads is None
-        else PlainFront(lane, heads)
-        for number, lane, heads in lanes
-    ]
-    rows = connection.execute(statement("limits.lanes_running"), (json.dumps(list(limits)),))
-    running = {(queue, task_type): count for queue, task_type, count in rows}
-    gate = LimitGate(claim, running, partial(_due, connection), partial(_running_of_key, connection))
-    taken = merge_limited(claim, fronts, gate)
+    return LimitGate(
+        claim, partial(_running, connection), partial(_due, connection), partial(_running_of_key, connection)
+    )
+
+
+def keep_dues(connection: sqlite3.Connection, gate: LimitGate) -> None:
+    """Store when the next starts are due."""
     connection.executemany(statement("limits.due_set"), [(*thing, due) for thing, due in gate.dues().items()])
-    return taken
+
+
+def front_of(connection: sqlite3.Connection, claim: Claim, number: int, lane: Lane) -> Front:
+    """The front of a lane, for one claim."""
+    if not lane.keyed:
+        return PlainLane(connection, number, lane)
+    limits = next(order.limits for order in claim.queues if order.queue == lane.queue) or NO_LIMITS
+    return _KeyedFront(connection, number, lane, _text(limits.key))
+
+
+def total_of(connection: sqlite3.Connection, queue: str) -> tuple[int, int]:
+    """How many tasks wait and how many are executing in a queue, kept from now on."""
+    row = connection.execute(statement("limits.total_of"), (queue,)).fetchone()
+    if row is None:
+        row = connection.execute(statement("limits.total_count"), (queue,)).fetchone()
+        connection.execute(statement("limits.total_keep"), (queue, *row))
+    return row[0], row[1]
 
 
 def usage(connection: sqlite3.Connection, queue: str, task_type: str, key: str | None) -> Usage:
-    rows = connection.execute(statement("limits.lanes_running"), (json.dumps([queue]),))
-    running = {of_type: count for _, of_type, count in rows}
+    total = connection.execute(statement("limits.total_of"), (queue,)).fetchone()
+    if total is None:
+        total = connection.execute(statement("limits.total_count"), (queue,)).fetchone()
     return Usage(
-        queue=Used(sum(running.values()), _due(connection, queue, QUEUE_NAME)),
-        type=Used(running.get(task_type, 0), _due(connection, queue, type_name(task_type))),
+        queue=Used(total[1], _due(connection, queue, QUEUE_NAME)),
+        type=Used(_running(connection, queue, task_type), _due(connection, queue, type_name(task_type))),
         key=Used()
         if key is None
         else Used(_running_of_key(connection, queue, key), _due(connection, queue, key_name(key))),
     )
+
+
+def _running(connection: sqlite3.Connection, queue: str, task_type: str | None) -> int:
+    if task_type is None:
+        return total_of(connection, queue)[1]
+    (running,) = connection.execute(statement("limits.running_of_type"), (queue, task_type)).fetchone()
+    return int(running)
+
+
+def _looking(connection: sqlite3.Connection) -> Iterator[str]:
+    """The queues that have keys to be looked at."""
+    queue = ""
+    while True:
+        (queue,) = connection.execute(statement("limits.looking_next"), (queue,)).fetchone()
+        if queue is None:
+            return
+        yield queue
 
 
 def _due(connection: sqlite3.Connection, queue: str, name: str) -> Instant | None:

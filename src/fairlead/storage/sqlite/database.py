@@ -92,6 +92,8 @@ class Connection(sqlite3.Connection):
     """Which log it writes; None until there is one. It stays the same for as long as any process has the file open."""
     links: tuple[tuple[str, str], ...] = ()
     """Descriptors of both in this process, and where they led when both were found at their paths."""
+    many_lanes: int = 0
+    """How many more claims are to take it that there are many lanes, without counting them."""
     links_until: float = 0.0
     """When to look for both at their paths once more, on the monotonic clock."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from fairlead.core.identity import TaskId
+from fairlead.core.instant import Instant
 from fairlead.core.task import QUEUED, Lane, Priority, State
+from fairlead.storage.lane_search import Bound
 from fairlead.storage.sqlite.statements import statement
 
 Thing = TypeVar("Thing", bound=Hashable)
@@ -27,6 +29,12 @@ class LaneChanges:
         self._lanes: dict[int, Lane] = {}
         self._changes: dict[int, list[int]] = {}
         self._ready: dict[str, int] = {}
+        self._bounds: dict[int, Bound | None] = {}
+        """The bounds of heads, as far as they were read."""
+        self._come: dict[int, Bound] = {}
+        """The first of what has come into a lane."""
+        self._heads: dict[int, Bound | None] = {}
+        """The heads of lanes, where they are known to be exact."""
 
     def number(self, lane: Lane) -> int:
         """The number of a lane, which is made if need be."""
@@ -35,8 +43,9 @@ class LaneChanges:
             columns = lane_columns(lane)
             row = self._connection.execute(statement("lanes.number"), columns).fetchone()
             if row is None:
-                row = (self._connection.execute(statement("lanes.add"), columns).lastrowid,)
+                row = self._connection.execute(statement("lanes.add"), columns).lastrowid, None, ""
             number = self._numbers[lane] = int(row[0])
+            self._bounds[number] = None if row[1] is None else (row[1], row[2])
             self._lanes[number] = lane
         return number
 
@@ -62,6 +71,20 @@ class LaneChanges:
             queue = self.lane(number).queue
             self._ready[queue] = self._ready.get(queue, 0) + tasks
 
+    def may_lead(self, place: Bound) -> bool:
+        """Whether a place may be before the head of any lane that was asked for."""
+        return any(bound is None or place < bound for bound in self._bounds.values())
+
+    def come(self, number: int, place: Bound) -> None:
+        """Take note of where in a lane the first of the tasks is that have come into it."""
+        known = self._come.get(number)
+        if known is None or place < known:
+            self._come[number] = place
+
+    def set_head(self, number: int, head: Bound | None) -> None:
+        """Take note of what the head of a lane is."""
+        self._heads[number] = head
+
     def leave(self, number: int, state: State, tasks: int) -> None:
         """Take note that tasks are no longer in a lane and a state."""
         self._count(number, state, -tasks)
@@ -75,10 +98,38 @@ class LaneChanges:
     def write(self) -> dict[str, int]:
         """Write the counts, and forget lanes without tasks; how many tasks of each queue became ready."""
         moved = {number: changes for number, changes in self._changes.items() if any(changes)}
-        self._connection.executemany(statement("lanes.count"), [(*changes, lane) for lane, changes in moved.items()])
+        heads, unsure = self._moved_heads(moved)
+        execute = self._connection.executemany
+        execute(statement("lanes.count"), [(*changes, lane) for lane, changes in moved.items() if lane not in heads])
+        if heads:
+            rows = [(*moved[lane], *(head or (None, "")), lane) for lane, head in heads.items()]
+            execute(statement("lanes.count_with_head"), rows)
+        if unsure:
+            execute(statement("lanes.head_lower"), unsure)
+        move_totals(self._connection, [(c[0] + c[1], c[2], lane) for lane, c in moved.items()])
         if left := [(lane,) for lane, changes in moved.items() if sum(changes) < 0]:
             self._connection.executemany(statement("lanes.forget"), left)
         return self._ready
+
+    def _moved_heads(
+        self, moved: Mapping[int, object]
+    ) -> tuple[dict[int, Bound | None], list[tuple[int, Instant, TaskId]]]:
+        """The new heads of lanes whose counts move, and what may be the head of others."""
+        heads = {lane: head for lane, head in self._heads.items() if lane in moved}
+        unsure: list[tuple[int, Instant, TaskId]] = []
+        for lane, place in self._come.items():
+            if lane not in moved or lane not in self._bounds:
+                unsure.append((lane, *place))
+            elif (bound := self._bounds[lane]) is None or place < bound:
+                heads[lane] = place
+        return heads, unsure
+
+
+def move_totals(connection: sqlite3.Connection, moved: Sequence[tuple[int, int, int]]) -> None:
+    """Move what is kept of whole queues: how many more tasks wait and are executing in lanes."""
+    (kept,) = connection.execute(statement("limits.totals")).fetchone()
+    if kept:
+        connection.executemany(statement("limits.total_move"), moved)
 
 
 def counts_of(things: Iterable[Thing]) -> dict[Thing, int]:
@@ -88,12 +139,6 @@ def counts_of(things: Iterable[Thing]) -> dict[Thing, int]:
     for thing in things:
         counts[thing] = counts.get(thing, 0) + 1
     return counts
-
-
-def ready_lanes(connection: sqlite3.Connection, queues: Iterable[str]) -> list[tuple[int, Lane]]:
-    """The lanes of these queues that have ready tasks."""
-    rows = connection.execute(statement("lanes.ready"), (json.dumps(list(queues)),))
-    return [(number, lane_of(*columns)) for number, *columns in rows]
 
 
 def lane_columns(lane: Lane) -> tuple[str, str, str, int, bool]:

@@ -20,6 +20,7 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import Task
 from fairlead.storage.deadline import Budget, timed_store
+from fairlead.storage.lane_search import FEW
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Location, Quarantine, Removal
 from fairlead.storage.sqlite import arrivals, change, concurrency_keys, read, records
 from fairlead.storage.sqlite import feed as feeding
@@ -53,11 +54,19 @@ class SqliteStore:
     """Tasks in a file. See `fairlead.storage.protocol` for the contract."""
 
     def __init__(
-        self, path: Path, *, blocking: bool = False, synchronous: str = "FULL", patience: float = PATIENCE
+        self,
+        path: Path,
+        *,
+        blocking: bool = False,
+        synchronous: str = "FULL",
+        patience: float = PATIENCE,
+        few: int = FEW,
     ) -> None:
+        """A claim looks at each lane and queue where there are no more of them than `few`."""
         path = path.resolve()
         self._blocking = blocking
         self._path = path
+        self._few = few
         self.budget = Budget(patience, path, blocking=blocking)
         self.quarantine = Quarantine(self, self._set_aside, self._locate)
         self._bell = Doorbell(path)
@@ -95,7 +104,7 @@ class SqliteStore:
         return receipts
 
     async def claim(self, claim: Claim) -> list[Task]:
-        return await self._write(partial(claim_tasks, request=claim))
+        return await self._write(partial(claim_tasks, request=claim, few=self._few))
 
     async def extend(
         self, beats: Sequence[Beat], *, lease: Span, grace: Span, now: Instant | None = None

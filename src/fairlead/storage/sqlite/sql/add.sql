@@ -1,7 +1,3 @@
--- name: add.depth
--- How many tasks wait in a queue. Parameters: queue.
-SELECT coalesce(sum(scheduled + queued), 0) FROM lane WHERE queue = ?
-
 -- name: add.ids_known
 -- Which ids are taken. Parameters: ids as a JSON array.
 SELECT directory.id FROM json_each(?) AS asked CROSS JOIN directory ON directory.id = asked.value

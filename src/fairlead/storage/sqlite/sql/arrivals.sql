@@ -32,10 +32,18 @@ SELECT lane, count(*), min(ready_at) FROM task WHERE number > (SELECT number FRO
 -- The number up to which tasks are filed, and the highest one in use.
 SELECT (SELECT number FROM filed), (SELECT max(number) FROM task)
 
+-- name: arrivals.lanes
+-- How many tasks of each lane are to be filed, where they may be in it, and the bound of its head.
+-- Parameters: the number that theirs are above.
+SELECT arrived.tasks, arrived.lane, arrived.ready_at, arrived.id, lane.head_ready_at, lane.head_id
+FROM (
+    SELECT lane, count(*) AS tasks, min(ready_at) AS ready_at, min(id) AS id FROM task WHERE number > ? GROUP BY lane
+) AS arrived
+CROSS JOIN lane ON lane.lane = arrived.lane
+
 -- name: arrivals.lane_fill
--- Count tasks that are queued in their lanes. Parameters: the number that theirs are above.
-UPDATE lane SET queued = queued + (SELECT count(*) FROM task WHERE task.number > ?1 AND task.lane = lane.lane)
-WHERE lane IN (SELECT lane FROM task WHERE number > ?1)
+-- Count tasks that are queued in their lane. Parameters: how many, lane.
+UPDATE lane SET queued = queued + ?, writes = writes + 1 WHERE lane = ?
 
 -- name: arrivals.directory_fill
 -- Enter tasks in the directory. Parameters: the number that theirs are above.

@@ -17,13 +17,9 @@ SELECT lane, ready_at, id, number, key FROM line WHERE lane = ? AND key = ? ORDE
 
 -- name: limits.front_head
 -- The best task at the front of a lane, with its key. Parameters: lane.
-SELECT front.ready_at, front.id, front.number, front.lane,
-    CAST(coalesce(status.status, task.added) AS BLOB), CAST(task.spec AS BLOB), front.key
-FROM front
-CROSS JOIN task ON task.number = front.number
-LEFT JOIN status ON status.number = front.number
-WHERE front.lane = ?
-ORDER BY front.ready_at, front.id
+SELECT ready_at, id, number, lane, key FROM front
+WHERE lane = ?
+ORDER BY ready_at, id
 LIMIT 1
 
 -- name: limits.front_remove
@@ -62,18 +58,47 @@ INSERT OR REPLACE INTO look (queue, key, at, under) VALUES (?, ?, ?, ?)
 -- A key of which no task is queued need not be looked at. Parameters: queue, key.
 DELETE FROM look
 WHERE queue = ?1 AND key = ?2 AND NOT EXISTS (
-    SELECT 1 FROM lane CROSS JOIN line ON line.lane = lane.lane AND line.key = ?2 WHERE lane.queue = ?1 AND lane.keyed = 1
+    SELECT 1 FROM lane INDEXED BY lane_keyed
+    CROSS JOIN line ON line.lane = lane.lane AND line.key = ?2
+    WHERE lane.queue = ?1 AND lane.keyed > 0
 )
 
 -- name: limits.lanes_keyed
 -- The lanes of a queue that have ready tasks with keys. Parameters: queue.
-SELECT lane FROM lane WHERE queue = ? AND keyed = 1 AND queued > 0
+SELECT lane FROM lane INDEXED BY lane_keyed WHERE queue = ? AND keyed > 0 AND queued > 0
 
--- name: limits.lanes_running
--- How many tasks of each type are executing in some queues. Parameters: queues as a JSON array.
-SELECT queue, type, sum(executing) FROM lane
-WHERE queue IN (SELECT value FROM json_each(?)) AND executing > 0
-GROUP BY queue, type
+-- name: limits.looking
+-- Whether any key is to be looked at.
+SELECT EXISTS (SELECT 1 FROM look)
+
+-- name: limits.looking_next
+-- The next queue that has keys to be looked at. Parameters: the one before.
+SELECT min(queue) FROM look WHERE queue > ?
+
+-- name: limits.running_of_type
+-- How many tasks of a type are executing in a queue. Parameters: queue, type.
+SELECT coalesce(sum(executing), 0) FROM lane WHERE queue = ? AND type = ?
+
+-- name: limits.total_of
+-- How many tasks wait and how many are executing in a queue, if that is kept. Parameters: queue.
+SELECT waiting, executing FROM total WHERE queue = ?
+
+-- name: limits.total_count
+-- The same, counted from the lanes. Parameters: queue.
+SELECT coalesce(sum(scheduled + queued), 0), coalesce(sum(executing), 0) FROM lane WHERE queue = ?
+
+-- name: limits.total_keep
+-- From now on keep how many tasks wait and are executing in a queue. Parameters: queue, how many.
+INSERT INTO total (queue, waiting, executing) VALUES (?, ?, ?)
+
+-- name: limits.totals
+-- Whether they are kept of any queue.
+SELECT EXISTS (SELECT 1 FROM total)
+
+-- name: limits.total_move
+-- More tasks wait and are executing in the queue of a lane. Parameters: how many, lane.
+UPDATE total SET waiting = waiting + ?, executing = executing + ?
+WHERE queue = (SELECT queue FROM lane WHERE lane = ?)
 
 -- name: limits.running_of
 -- How many tasks of a key are executing. Parameters: queue, key.
