@@ -50,7 +50,7 @@ async def test_a_task_explains_itself() -> None:
     told = await task.explain()
     assert told.task_id == task.id and told.state is State.QUEUED
     assert told.causes[0].code == CauseCode.NO_WORKERS
-    assert told.line is not None and told.line.position == 1
+    assert told.line is not None and (told.line.position, told.line.ahead) == (None, 0)
     await app.close()
 
 
@@ -58,6 +58,9 @@ def test_the_same_from_synchronous_code(app: Fairlead) -> None:
     define = app.task(double)
     define.submit_sync(1)
     task = define.submit_sync(2)
+    line = task.explain_sync().line
+    assert line is not None and (line.position, line.ahead) == (None, 1)
+    join(app, "double")
     line = task.explain_sync().line
     assert line is not None and line.position == 2
 

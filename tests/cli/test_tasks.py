@@ -156,7 +156,7 @@ def test_stats_count_tasks_by_queue_priority_and_state(folder: Folder) -> None:
     assert default["priorities"]["high"]["depth"] == 1 and default["priorities"]["high"]["oldest_age_seconds"] > 0
     assert stats["queues"]["high"] == default["priorities"]["high"]
     assert default["types"] == {"echo": 1} and stats["next_alarm"].endswith("Z")
-    assert stats["workers"] == dict.fromkeys(stats["workers"], 0)
+    assert stats["workers"] == {**dict.fromkeys(stats["workers"], 0), "slots": {}}
     assert stats["throughput"] == {"completed_last_minute": 0, "failed_last_minute": 0}
     text = folder.quick("stats").out
     assert "no workers" in text

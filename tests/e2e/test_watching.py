@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
 def test_a_task_is_watched_from_its_wait_to_its_end(folder: Folder) -> None:
     task_id = folder.submit("copy", "file=go")
     with folder.start("watch", task_id) as watch:
-        watch.find("queued, number 1 in line: no worker is running")
+        watch.find("queued: no worker is running")
         with folder.start("worker", "tasks:app"):
             watch.find("executing, attempt 1 at")
             watch.find(": 40 % waiting for go")
@@ -86,7 +86,7 @@ def test_a_watch_outlives_an_outage_of_the_store(folder: Folder) -> None:
     try:
         task_id = folder.submit("copy", "file=go", *store)
         with folder.start("watch", task_id, *store) as watch:
-            watch.find("queued, number 1 in line")
+            watch.find("queued: no worker is running")
             server.halt()
             watch.find("trying again until Ctrl-C")
             server.start()

@@ -148,7 +148,7 @@ async def join(service: Service, capacity: int = 1, completed: int = 0) -> None:
     await service.engine.worker_records.register(worker, queues=["default"], capacity=capacity)
     service.advance(60)
     for _ in range(completed):
-        await service.submit(priority="critical")
+        await service.submit(priority="low")  # So that those of their kind that still come are behind.
     for task in await service.claim(completed):
         await service.settle(task, Completed())
     await service.engine.worker_records.beat(worker, running=0)
@@ -170,11 +170,11 @@ async def test_an_estimate_counts_who_is_ahead_and_goes_by_the_rate_of_the_last_
 
 
 async def test_what_nobody_can_tell_is_null_and_the_task_is_stored(any_service: Service) -> None:
-    assert await estimated(any_service) == (1, None, None)
+    assert await estimated(any_service) == (None, None, None)
     assert await estimated(any_service, delay_seconds=60) == (None, None, None)
     await join(any_service, capacity=5)
     await any_service.engine.queues.pause("default")
-    assert await estimated(any_service) == (2, None, None)
+    assert await estimated(any_service) == (None, None, None)
     assert len((await any_service.get("/api/v1/tasks"))["tasks"]) == 3
 
 
@@ -215,6 +215,7 @@ async def test_whether_to_estimate_is_said_by_a_boolean(in_memory: Service) -> N
 
 
 async def test_an_estimate_is_told_to_a_tenant_of_its_own_tasks_only(in_memory: Service) -> None:
+    await join(in_memory, capacity=5)
     ring = Keyring(in_memory.engine)
     keys = {name: (await ring.create(name, [Role.ADMIN], tenant=name)).text for name in ("acme", "umbrella")}
     in_memory.client.headers["authorization"] = f"Bearer {keys['acme']}"

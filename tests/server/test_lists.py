@@ -197,7 +197,7 @@ async def test_stats_are_summed_over_queues(service: Service) -> None:
         "low": (0, 0.0),
     }
     assert stats["workers"] == {
-        "active": 1, "paused": 0, "draining": 0, "dead": 0, "total_capacity": 4, "used_capacity": 0
+        "active": 1, "paused": 0, "draining": 0, "dead": 0, "total_capacity": 4, "used_capacity": 0, "slots": {}
     }  # fmt: skip
     assert stats["throughput"] == {"completed_last_minute": 0, "failed_last_minute": 0}
     assert (stats["states"]["queued"], stats["states"]["scheduled"]) == (2, 1)

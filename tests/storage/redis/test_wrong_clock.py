@@ -135,9 +135,9 @@ async def test_what_has_waited_long_enough_is_promoted(single: RedisServer, pref
             for claimer in (one, other):
                 low = await submit(one, Priority.LOW)
                 await asyncio.sleep(0.5)
-                critical = await submit(other, Priority.CRITICAL)
+                high = await submit(other, Priority.HIGH)
 
-                assert ids(await claim(claimer, 2)) == ids([low, critical])
+                assert ids(await claim(claimer, 2)) == ids([low, high])
 
 
 async def test_a_lease_is_not_ended_early_by_the_other_and_its_outcome_counts(

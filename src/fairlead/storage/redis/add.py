@@ -84,6 +84,8 @@ class Adder:
     async def _add_ready(self, tasks: Sequence[Task]) -> Sequence[int]:
         """Add tasks that are ready; the places of those with which it is not as simple as that."""
         by_slot: dict[int, dict[str, list[_Entry]]] = {}
+        if not tasks:
+            return ()
         kind = self._kind(tasks[0])
         by_lane = by_slot[kind.slot] = {}
         alike: tuple[object, ...] = ()
