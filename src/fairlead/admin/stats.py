@@ -225,6 +225,7 @@ def _workers(workers: WorkerStats) -> WorkerCounts:
         total_capacity=workers.total_capacity,
         used_capacity=workers.used_capacity,
         paused=workers.paused,
+        slots=workers.slots,
     )
 
 
