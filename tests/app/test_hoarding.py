@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,11 +13,67 @@ from fairlead import Fairlead
 from fairlead.app.task_type import CoroutineTask
 from fairlead.core.task import State, Task
 from fairlead.storage.values import Filter
+from fairlead.worker.source import EngineSource, Source
 from fairlead.worker.worker import Worker
 from tests.servers.stores import Place
 from tests.worker.building import PATIENCE, eventually
 
 TASKS = 60
+
+
+class Turns:
+    """Who may claim: in a round, all who have been given tasks in each round before it.
+
+    So long as it takes one of them to get to a store, or to be given the processor, the others wait for it: what each
+    ends up with depends on what they ask for, and not on how busy the machine is.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[Source, int] | None = None
+        self._changed = asyncio.Condition()
+
+    async def begin(self, sources: Collection[Source]) -> None:
+        async with self._changed:
+            self._given = dict.fromkeys(sources, 0)
+
+    async def end(self) -> None:
+        """Let all claim when they please, as before the beginning."""
+        async with self._changed:
+            self._given = None
+            self._changed.notify_all()
+
+    async def come_to(self, source: Source) -> None:
+        """Return when it is this one's turn."""
+        async with self._changed:
+            await self._changed.wait_for(
+                lambda: self._given is None or self._given[source] <= min(self._given.values())
+            )
+
+    async def note(self, source: Source, tasks: Sequence[Task] | None) -> None:
+        """Who was given nothing has yet to have its turn: there was nothing, or nothing any more."""
+        async with self._changed:
+            if self._given is not None and tasks:
+                self._given[source] += 1
+                self._changed.notify_all()
+
+
+class InTurn(EngineSource):
+    """A source whose worker claims when it is its turn."""
+
+    def __init__(self, source: EngineSource, turns: Turns) -> None:
+        super().__init__(source._engine, source._worker, source._queues, source._capabilities, source._types)
+        self._turns = turns
+
+    async def claim(self, limit: int, types: frozenset[str] | None = None) -> list[Task]:
+        await self._turns.come_to(self)
+        tasks = await super().claim(limit, types)
+        await self._turns.note(self, tasks)
+        return tasks
+
+    async def wait(self, limit: int, timeout: float) -> list[Task] | None:
+        tasks = await super().wait(limit, timeout)
+        await self._turns.note(self, tasks)
+        return tasks
 
 
 class Fleet:
@@ -28,6 +84,7 @@ class Fleet:
         self.apps = [Fairlead(place.url, journal=place.journal) for _ in range(own)]
         self.workers: list[Worker] = []
         self.released = asyncio.Event()
+        self._turns = Turns()
         self._tasks = [self._declare(app) for app in self.apps]
         self._count = count
 
@@ -42,12 +99,16 @@ class Fleet:
     async def working(self) -> AsyncIterator[None]:
         """All work, and leave at the end."""
         for number in range(self._count):
-            self.workers.append(await self.apps[number % len(self.apps)].worker(keeper_process=False))
+            worker = await self.apps[number % len(self.apps)].worker(keeper_process=False)
+            assert isinstance(worker._source, EngineSource)
+            worker._source = InTurn(worker._source, self._turns)
+            self.workers.append(worker)
         running = [asyncio.create_task(worker.run()) for worker in self.workers]
         try:
             yield
         finally:
             self.released.set()
+            await self._turns.end()
             for worker in self.workers:
                 worker.leave()
             await asyncio.wait_for(asyncio.gather(*running), PATIENCE)
@@ -59,12 +120,13 @@ class Fleet:
         await task.submit_many([task.call() for _ in range(count)])
 
     async def warm_up(self) -> None:
-        """Have some tasks run, and return when all workers are idle."""
+        """Have some tasks run, and return when all workers are idle; from then on they claim in turn."""
         self.released.set()
         await self.submit(TASKS)
         await self._until_all_are(State.COMPLETED)
         await eventually(lambda: all(worker._slots.are_idle for worker in self.workers))
         self.released.clear()
+        await self._turns.begin([worker._source for worker in self.workers])
 
     async def shares(self) -> list[int]:
         """How many of the tasks each worker runs, once all of them run."""
