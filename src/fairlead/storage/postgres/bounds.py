@@ -8,7 +8,6 @@ ceiling. No claim and no writer waits for this.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -201,6 +200,9 @@ def _type_set(claim: Claim) -> tuple[str, bool, list[str]]:
     """The digest of the types that may be taken, whether they are all but these, and these; no digest for all types."""
     if claim.types is None and not claim.excluded_types:
         return "", True, []
+    # For these claims only: it brings in all digests of OpenSSL, which most processes never use.
+    import hashlib
+
     excluding = claim.types is None
     types = sorted(claim.excluded_types if claim.types is None else claim.types - claim.excluded_types)
     text = json.dumps([excluding, types], separators=(",", ":"))
