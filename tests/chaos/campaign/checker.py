@@ -152,12 +152,12 @@ def _first_claim(task: Task) -> Instant | None:
 
 
 def _out_of_order(history: History) -> Iterator[str]:
-    """Among first attempts, as nothing tells when a retry became ready."""
+    """Among first attempts, as nothing tells when a retry became ready; a full kind of slots holds up no other kind."""
     seen: dict[str, Instant] = {}
     for line in history.lines:
         if isinstance(line, Acknowledged):
             seen.setdefault(line.task, line.at)
-    waiting: list[tuple[int, Instant, str, Instant]] = []
+    waiting_for: defaultdict[str, list[tuple[int, Instant, str, Instant]]] = defaultdict(list)
     events: list[tuple[Instant, int, Task, Instant]] = []
     for task in history.tasks:
         claimed = _first_claim(task)
@@ -167,7 +167,9 @@ def _out_of_order(history: History) -> Iterator[str]:
         if seen[task.id] + SLACK < claimed:
             events.append((seen[task.id] + SLACK, 0, task, claimed))
     for at, is_claim, task, claimed in sorted(events, key=lambda event: event[:2]):
-        place = (int(plan(number_of(task)).priority), task.spec.created_at, task.id)
+        asked = plan(number_of(task))
+        waiting = waiting_for[asked.place]
+        place = (int(asked.priority), task.spec.created_at, task.id)
         if not is_claim:
             heapq.heappush(waiting, (*place, claimed))
             continue

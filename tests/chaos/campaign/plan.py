@@ -23,6 +23,11 @@ class Plan(Struct, frozen=True):
     priority: Priority
     delay: Span = 0
 
+    @property
+    def place(self) -> str:
+        """Where its handler runs: each place has slots of its own, and so a line of its own."""
+        return {"in_thread": "thread", "isolated": "process"}.get(self.type, "loop")
+
 
 def plan(number: int) -> Plan:
     """The same answer for the same number, wherever it is asked."""

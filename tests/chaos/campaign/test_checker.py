@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import Entry, Reason, State, Task
 from fairlead.testing.builders import NOW, a_spec, a_status, an_id
-from tests.chaos.campaign.checker import check, count
+from tests.chaos.campaign.checker import check, count, number_of
 from tests.chaos.campaign.history import Acknowledged, Asked, Ended, History, Line, Refused, Scribe, Started, read_lines
 from tests.chaos.campaign.plan import plan
 
@@ -164,11 +164,23 @@ def test_a_run_before_its_moment_is_early() -> None:
 
 def test_a_task_taken_long_before_one_that_came_first_is_out_of_order() -> None:
     history = a_history()
-    first, second = a_completed(1, created_at=NOW + 3), history.tasks[1]
-    assert plan(1).priority == plan(2).priority
-    late = replace(first.status.history[0], started_at=claimed_at(1) + 15 * SECOND)
-    passed = Task(replace(first.spec, created_at=NOW), replace(first.status, history=(late,)))
-    assert faults_of(with_task(with_task(history, passed, 1), second, 2)) == {"out_of_order"}
+    assert plan(1) == plan(5)
+    assert faults_of(with_task(history, taken_late(1), 1)) == {"out_of_order"}
+
+
+def test_a_task_for_other_slots_is_not_passed() -> None:
+    """Coroutines that are taken do not keep a thread's task waiting: its slots were full."""
+    history = a_history()
+    others = [task for task in history.tasks if plan(number_of(task)).place != "thread"]
+    lines = [line for line in history.lines if line.number == 1 or plan(line.number).place != "thread"]
+    assert faults_of(History(lines=lines, tasks=[taken_late(1), *others])) == set()
+
+
+def taken_late(number: int) -> Task:
+    """A task that came first, and was taken long after the others."""
+    task = a_completed(number)
+    late = replace(task.status.history[0], started_at=claimed_at(number) + 45 * SECOND)
+    return Task(replace(task.spec, created_at=NOW), replace(task.status, history=(late,)))
 
 
 def test_a_task_of_lower_priority_taken_first_is_out_of_order() -> None:
