@@ -297,7 +297,7 @@ export interface HeartbeatNoted {
 export interface HeartbeatRequest {
   /** How many tasks it runs; as many as `running` names, if this is left out. */
   current_load?: number | null;
-  /** The same by the kinds of slots that it registered. */
+  /** The same by the kinds of slots that it registered; other kinds are passed over. */
   load_by_kind?: Record<string, number> | null;
   /** Whether it drains; unchanged if left out. A worker that was asked to drain is draining, whatever this says. `busy` means `active`. */
   status?: "active" | "busy" | "draining" | null;

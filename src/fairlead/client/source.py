@@ -122,7 +122,7 @@ class RemoteSource:
 
     async def beat(self, running: int, slots: Sequence[KindSlots], *, draining: bool) -> bool:
         status: WorkerStatus = "draining" if draining else "active"
-        by_kind = {each.kind: each.running for each in slots}
+        by_kind: dict[str, int] = {each.kind: each.running for each in slots}
         try:
             _, should_drain = await self._calls.heartbeat(load=running, by_kind=by_kind, status=status)
         except WorkerNotFound:

@@ -19,7 +19,6 @@ from fairlead.core.instant import SECOND, seconds, span
 from fairlead.core.settings import Settings
 from fairlead.core.task import After, Failure, Lease, Priority, Spec, State, Status, Task
 from fairlead.engine.runtime.inline import run_inline
-from fairlead.engine.worker_records import SlotKind
 from fairlead.storage.values import Beat, Pulse
 from fairlead.wire.endpoint import Endpoint
 from fairlead.wire.text import parse_iso
@@ -124,7 +123,7 @@ class WorkerCalls:
         beats: Sequence[Beat] = (),
         *,
         load: int | None = None,
-        by_kind: dict[SlotKind, int] | None = None,
+        by_kind: dict[str, int] | None = None,
         status: WorkerStatus | None = None,
         renew: bool = True,
     ) -> tuple[list[Pulse], bool]:

@@ -63,9 +63,9 @@ class KindSlots(Struct, frozen=True, kw_only=True):
 
     kind: SlotKind
     """`async`, `thread` or `isolated`."""
-    capacity: Annotated[int, Meta(ge=1)]
+    capacity: Annotated[int, Meta(ge=1, le=2**53)]
     """How many tasks of the kind it runs at once."""
-    running: Annotated[int, Meta(ge=0)] = 0
+    running: Annotated[int, Meta(ge=0, le=2**53)] = 0
     """How many it runs."""
     types: tuple[str, ...] = ()
     """The task types whose handlers are of the kind."""
@@ -159,7 +159,7 @@ def _state(*, draining: bool) -> WorkerState:
     return WorkerState.DRAINING if draining else WorkerState.ACTIVE
 
 
-def _busy(slots: Sequence[KindSlots], by_kind: Mapping[SlotKind, int]) -> tuple[KindSlots, ...]:
+def _busy(slots: Sequence[KindSlots], by_kind: Mapping[str, int]) -> tuple[KindSlots, ...]:
     """Slots, of which so many of each kind are in use."""
     return tuple(replace(each, running=by_kind.get(each.kind, 0)) for each in slots)
 
@@ -256,7 +256,7 @@ class WorkerRecords:
         raise StoreUnavailable(f"the record of worker {present.id} changed {_TRIES} times meanwhile; register again")
 
     async def beat(
-        self, worker: WorkerId, *, running: int, draining: bool = False, by_kind: Mapping[SlotKind, int] | None = None
+        self, worker: WorkerId, *, running: int, draining: bool = False, by_kind: Mapping[str, int] | None = None
     ) -> bool:
         """Take note that a worker lives and how busy it is; whether it is asked to drain.
 

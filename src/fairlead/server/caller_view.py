@@ -28,7 +28,7 @@ from fairlead.core.tenancy import Role, check_holder, check_unbound, tenant_name
 from fairlead.engine.queue_ages import AtRisk
 from fairlead.engine.scheduler import template_of
 from fairlead.engine.stats import Stats
-from fairlead.engine.worker_records import SlotKind, WorkerRecord
+from fairlead.engine.worker_records import WorkerRecord
 from fairlead.server.auth.credentials import Principal
 from fairlead.server.http.bodies import BodyReader
 from fairlead.server.http.problems import Refusal
@@ -211,7 +211,7 @@ class View:
         return await self._state.held.of(worker.id, worker.registration)
 
     async def beat(
-        self, worker: str, running: int, *, draining: bool | None, by_kind: Mapping[SlotKind, int] | None = None
+        self, worker: str, running: int, *, draining: bool | None, by_kind: Mapping[str, int] | None = None
     ) -> bool:
         """A worker is alive, and drains or not, or as before; whether it should drain."""
         return await self._state.registered.beat(self.principal, worker, running, draining=draining, by_kind=by_kind)

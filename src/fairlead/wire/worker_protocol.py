@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.tenancy import Role
-from fairlead.engine.worker_records import KindSlots, SlotKind
+from fairlead.engine.worker_records import KindSlots
 from fairlead.wire.aliases import WorkerBody
 from fairlead.wire.endpoint import Empty, Endpoint, Problem
 
@@ -233,8 +233,8 @@ class HeartbeatRequest(WorkerBody, frozen=True, kw_only=True):
 
     current_load: Annotated[int, Meta(ge=0, le=100_000)] | None = None
     """How many tasks it runs; as many as `running` names, if this is left out."""
-    load_by_kind: dict[SlotKind, Annotated[int, Meta(ge=0, le=100_000)]] | None = None
-    """The same by the kinds of slots that it registered."""
+    load_by_kind: dict[str, Annotated[int, Meta(ge=0, le=100_000)]] | None = None
+    """The same by the kinds of slots that it registered; other kinds are passed over."""
     status: WorkerStatus | None = None
     """Whether it drains; unchanged if left out. A worker that was asked to drain is draining, whatever this says.
     `busy` means `active`."""

@@ -184,7 +184,7 @@ class EngineSource:
         return self._engine.settings.heartbeat / SECOND
 
     async def beat(self, running: int, slots: Sequence[KindSlots], *, draining: bool) -> bool:
-        by_kind = {each.kind: each.running for each in slots}
+        by_kind: dict[str, int] = {each.kind: each.running for each in slots}
         return await self._engine.worker_records.beat(self._worker, running=running, draining=draining, by_kind=by_kind)
 
     async def leave(self) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from fairlead.admin.engine import AdminEngine
 from fairlead.core.errors import WorkerNotFound
 from fairlead.core.identity import WorkerId
-from fairlead.engine.worker_records import SlotKind, WorkerRecord, WorkerState
+from fairlead.engine.worker_records import WorkerRecord, WorkerState
 from fairlead.server.auth.credentials import Principal
 from fairlead.server.http.problems import Refusal
 from fairlead.wire.worker_protocol import RegisterRequest
@@ -97,7 +97,7 @@ class RegisteredWorkers:
         running: int,
         *,
         draining: bool | None,
-        by_kind: Mapping[SlotKind, int] | None = None,
+        by_kind: Mapping[str, int] | None = None,
     ) -> bool:
         """A worker is alive, and drains or not, or as before; whether it should drain."""
         present = await self.get(principal, worker)
