@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fairlead.server.app import ENDPOINTS
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.server.docs.reference import page
 from fairlead.server.http.problems import KINDS
 from tests.docs.reading import ROOT, anchors, section, table

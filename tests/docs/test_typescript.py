@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.server.app import ENDPOINTS
 from fairlead.server.docs.openapi import document
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.server.docs.typescript import module, type_of
 from tests.docs.reading import ROOT
 

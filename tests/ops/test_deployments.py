@@ -14,7 +14,7 @@ from fairlead._version import __version__
 from fairlead.app.config import load
 from fairlead.app.config_keys import KEYS
 from fairlead.cli.program import program
-from fairlead.server.app import ENDPOINTS
+from fairlead.server.docs.pages import ENDPOINTS
 from tests.ops.metrics import unknown_in
 from tests.ops.processes import COMPOSE, KUBERNETES, KUSTOMIZATION, UNITS, Started, started, unit, workloads
 from tests.ops.reading import OPS, RULES, alerts, commands_in, document, documents

@@ -15,7 +15,7 @@ from fairlead.core.schedule import Schedule
 from fairlead.core.submission import Submission
 from fairlead.core.task import Failure, Task
 from fairlead.engine.engine import Settlement
-from fairlead.server.worker_protocol.results import seal
+from fairlead.server.routes.worker_results import seal
 
 SCHEDULE: Final = "nightly"
 TASK_TYPE: Final = "send_email"

@@ -22,7 +22,7 @@ from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Settlement
 from fairlead.engine.scheduler import FORM
 from fairlead.engine.worker_records import WorkerRecord
-from fairlead.server.worker_protocol.results import seal
+from fairlead.server.routes.worker_results import seal
 from fairlead.storage.values import Filter
 from tests.server.doors import Doors, Said
 

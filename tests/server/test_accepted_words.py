@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from fairlead.core.task import Priority
-from fairlead.server.app import ENDPOINTS
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.wire import worker_protocol
 from fairlead.wire.aliases import ALIASES, NUMBERS, WorkerBody
 from fairlead.wire.endpoint import Endpoint

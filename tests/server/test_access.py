@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from fairlead.core.tenancy import Role
-from fairlead.server.app import ENDPOINTS
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.server.endpoint import Served
 from tests.server.doors import Doors
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fairlead.core.settings import Settings
-from fairlead.server.app import ENDPOINTS
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.server.http.validation_errors import Mistake, mistake_in
 from fairlead.server.settings import ServerSettings
 from fairlead.storage.memory import MemoryStore

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from fairlead.admin.engine import AdminEngine
-from fairlead.server.app import ENDPOINTS, build
+from fairlead.server.app import build
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.server.routes.dashboard import PATHS, POLICY, Dashboard
 from fairlead.server.settings import ServerSettings
 from fairlead.server.state import ServerState

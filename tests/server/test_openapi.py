@@ -11,8 +11,8 @@ import pytest
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from fairlead.core.task import Priority, State
-from fairlead.server.app import ENDPOINTS
 from fairlead.server.docs.openapi import document, operation_id, problem_statuses
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.server.docs.schemas import describe, without_null
 from fairlead.server.endpoint import Served
 from fairlead.server.http.problems import EXPLAINED, KINDS

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from fairlead.admin.engine import AdminEngine
-from fairlead.server.app import ENDPOINTS, build
+from fairlead.server.app import build
 from fairlead.server.docs.openapi import operation_id
-from fairlead.server.docs.pages import curl, inline, page
+from fairlead.server.docs.pages import ENDPOINTS, curl, inline, page
 from fairlead.server.http.problems import KINDS
 from fairlead.server.state import ServerState
 from fairlead.storage.memory import MemoryStore

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pytest
 
 from fairlead.core.tenancy import Role
-from fairlead.server.app import ENDPOINTS
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.server.endpoint import Served
 from tests.server.doors import Said
 from tests.server.tenants import ACME, FRESH, NOBODY, OWNERS, UMBRELLA, UNKNOWN, Things, Town, told

@@ -23,7 +23,7 @@ from fairlead.core.tenancy import Role
 from fairlead.engine.events.types import EventType
 from fairlead.server.auth.credentials import Principal
 from fairlead.server.caller_view import View
-from fairlead.server.worker_protocol.results import seal
+from fairlead.server.routes.worker_results import seal
 from fairlead.storage.memory import MemoryStore
 from fairlead.wire.task_endpoints import place_of
 from tests.server.serving import BOOM, NOBODY, Service

@@ -11,8 +11,8 @@ import httpx
 import jsonschema_rs
 from starlette.routing import compile_path
 
-from fairlead.server.app import ENDPOINTS
 from fairlead.server.docs.openapi import document
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.wire.endpoint import MEDIA_TYPE
 
 DOCUMENT = document(ENDPOINTS)

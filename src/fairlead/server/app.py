@@ -12,30 +12,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.server.auth.credentials import SAFE_METHODS, Principal
 from fairlead.server.caller_view import View, views_of
-from fairlead.server.docs.pages import Documents
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.server.endpoint import Answer, Call, Served
 from fairlead.server.http.bodies import Decoder, Disconnected
 from fairlead.server.http.problems import Refusal, refusal_for
 from fairlead.server.http.response import SafeHeaders, direct_of, head_of, headers_of, warning_of
 from fairlead.server.http.url import PathTable, parse_query, path_of
-from fairlead.server.routes import batch, dashboard, events, health, queues, tasks, workers
+from fairlead.server.routes import dashboard, events
 from fairlead.server.state import ServerState
-from fairlead.server.worker_protocol import routes as worker_protocol
 from fairlead.wire.endpoint import MEDIA_TYPE, Anything
-
-ENDPOINTS: Final[tuple[Served[Any, Any], ...]] = Documents(
-    (
-        *tasks.ENDPOINTS,
-        *batch.ENDPOINTS,
-        *queues.ENDPOINTS,
-        *workers.ENDPOINTS,
-        *health.ENDPOINTS,
-        *worker_protocol.ENDPOINTS,
-        *dashboard.ENDPOINTS,
-        *events.ENDPOINTS,
-    )
-).endpoints
-"""The whole API."""
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 _JSON: Final = b"application/json"

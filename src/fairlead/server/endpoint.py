@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope
 
 from fairlead.core.errors import InvalidTask, TaskNotFound
@@ -154,3 +156,24 @@ def _shown(endpoint: Endpoint[Any, Any], values: dict[str, str], result: Any, ca
     if endpoint.shows is None:
         raise TypeError(f"{endpoint.path} names {endpoint.calls} and does not say how its answer is shown")
     return endpoint.shows(values, result, call.view.now)
+
+
+class Document(NamedTuple):
+    """A document, ready to be sent."""
+
+    body: bytes
+    etag: str
+
+
+def copy_of(body: bytes) -> Document:
+    """A document from its bytes."""
+    return Document(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def sent(call: Call[Any, None], copy: Document, media: str, more: Mapping[str, str] | None = None) -> Response:
+    """The document with these headers, or 304 for a caller that has it."""
+    headers = {"etag": copy.etag, "cache-control": "no-cache", **(more or {})}
+    known = b",".join(value for name, value in call.scope["headers"] if name == b"if-none-match").decode("latin-1")
+    if copy.etag in (each.strip().removeprefix("W/") for each in known.split(",")) or known.strip() == "*":
+        return Response(status_code=304, headers=headers)
+    return Response(copy.body, media_type=media, headers=headers)

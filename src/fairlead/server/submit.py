@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -33,10 +33,7 @@ from fairlead.server.http.response import SAID, Direct, head_of
 from fairlead.server.state import ServerState
 from fairlead.wire.endpoint import MEDIA_TYPE
 from fairlead.wire.explanations import CauseShown
-from fairlead.wire.tasks import BatchResult, SubmitRequest, TaskCreated, created, submission_of
-
-if TYPE_CHECKING:
-    from fairlead.server.caller_view import View
+from fairlead.wire.tasks import SubmitRequest, TaskCreated, created, submission_of
 
 Item: TypeAlias = SubmitRequest | Refusal
 """A task to submit, or why it cannot be read."""
@@ -61,38 +58,6 @@ def traceparent_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return None
 
 
-async def submit_all(view: View, items: Sequence[Item], traceparent: str | None = None) -> list[BatchResult]:
-    """Store what can be stored; the results are in the order of the items, numbered from 0."""
-    turn = Turn(len(items))
-    wishes: list[Submission | Refusal] = []
-    tenant_of, awaiting = view.tenant_of, False
-    for index, item in enumerate(items):
-        if index % FEW == 0 and turn.is_over:
-            await turn.next()
-        wish: Submission | Refusal
-        try:
-            wish = item if isinstance(item, Refusal) else submission_of(item, tenant_of(item.tenant), traceparent)
-        except FairleadError as error:
-            wish = refusal_of(error)
-        wishes.append(wish)
-        if isinstance(wish, Submission) and wish.after:
-            awaiting = True
-    if awaiting:
-        wishes = await _placed(await _awaitable(view, wishes))
-    answers = iter(await view.submit_many([wish for wish in wishes if isinstance(wish, Submission)]))
-    results = []
-    turn = Turn(len(wishes))
-    for index, wish in enumerate(wishes):
-        if index % FEW == 0 and turn.is_over:
-            await turn.next()
-        answer = next(answers) if isinstance(wish, Submission) else wish
-        if isinstance(answer, Refusal):
-            results.append(refused(index, answer))
-        else:
-            results.append(BatchResult(index=index, status=200 if answer.existing else 201, task=answer))
-    return results
-
-
 async def store_all(
     state: ServerState, submissions: Sequence[Submission], callers: Sequence[Principal], requests: int = 1
 ) -> list[TaskCreated | Refusal]:
@@ -114,7 +79,7 @@ async def _store_admitted(
         refusal_of(admitted.refusals[at]) if at in admitted.refusals else each for at, each in enumerate(submissions)
     ]
     if admitted.refusals and any(isinstance(wish, Submission) and wish.after for wish in wishes):
-        wishes = await _placed(wishes)
+        wishes = await placed(wishes)
     places = [at for at, wish in enumerate(wishes) if isinstance(wish, Submission)]
     listed = set(admitted.listed)
     answers: list[TaskCreated | Refusal] = [wish for wish in wishes if isinstance(wish, Refusal)]
@@ -167,18 +132,10 @@ async def _store(
     return answers
 
 
-async def _awaitable(view: View, wishes: Sequence[Submission | Refusal]) -> list[Submission | Refusal]:
-    """The wishes; one that is to wait for what is not there for the caller is refused, as if it were not stored."""
-    refusals = await view.awaitable([wish if isinstance(wish, Submission) else None for wish in wishes])
-    return [
-        wish if refusal is None else refusal_of(refusal) for wish, refusal in zip(wishes, refusals, strict=True)
-    ]  # fmt: skip
-
-
-async def _placed(wishes: Sequence[Submission | Refusal]) -> list[Submission | Refusal]:
+async def placed(wishes: Sequence[Submission | Refusal]) -> list[Submission | Refusal]:
     """The wishes, whose positions count among those that are not refused; who waits for a refused one is refused."""
     places: dict[int, int] = {}
-    placed: list[Submission | Refusal] = []
+    now_placed: list[Submission | Refusal] = []
     turn = Turn(len(wishes))
     for position, wish in enumerate(wishes):
         if turn.is_over:
@@ -193,13 +150,8 @@ async def _placed(wishes: Sequence[Submission | Refusal]) -> list[Submission | R
                 wish = replace(wish, after=tuple(places[one] if one in earlier else one for one in wish.after))
         if isinstance(wish, Submission):
             places[position] = len(places)
-        placed.append(wish)
-    return placed
-
-
-def refused(index: int, refusal: Refusal) -> BatchResult:
-    """What becomes of a task that is refused."""
-    return BatchResult(index=index, status=refusal.status, problem=refusal.problem)
+        now_placed.append(wish)
+    return now_placed
 
 
 METHOD: Final = "POST"

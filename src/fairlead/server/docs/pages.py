@@ -6,7 +6,6 @@ Schemas are told in words, here as in the HTTP reference.
 from __future__ import annotations
 
 import functools
-import hashlib
 import html
 import json
 import re
@@ -14,14 +13,15 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
 
+from fairlead.server import routes
 from fairlead.server.docs.openapi import document, title_of
 from fairlead.server.docs.schemas import REFERENCE, Schema, fields, referred
-from fairlead.server.endpoint import Call, EndpointGroup, Served
+from fairlead.server.endpoint import Call, Document, EndpointGroup, Served, copy_of, sent
 from fairlead.server.http.problems import EXPLAINED, KINDS
 from fairlead.wire.endpoint import Empty, Media
 
@@ -286,13 +286,6 @@ def _phrase(status: int) -> str:
     return HTTPStatus(status).phrase
 
 
-class Document(NamedTuple):
-    """A document, ready to be sent."""
-
-    body: bytes
-    etag: str
-
-
 class Documents:
     """The documents about a table of endpoints, themselves included; each made when it is first asked for."""
 
@@ -345,15 +338,5 @@ class Documents:
         return copy_of((files("fairlead.server") / "docs.css").read_bytes())
 
 
-def copy_of(body: bytes) -> Document:
-    """A document from its bytes."""
-    return Document(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
-
-
-def sent(call: Call[Any, None], copy: Document, media: str, more: Mapping[str, str] | None = None) -> Response:
-    """The document with these headers, or 304 for a caller that has it."""
-    headers = {"etag": copy.etag, "cache-control": "no-cache", **(more or {})}
-    known = b",".join(value for name, value in call.scope["headers"] if name == b"if-none-match").decode("latin-1")
-    if copy.etag in (each.strip().removeprefix("W/") for each in known.split(",")) or known.strip() == "*":
-        return Response(status_code=304, headers=headers)
-    return Response(copy.body, media_type=media, headers=headers)
+ENDPOINTS: Final[tuple[Served[Any, Any], ...]] = Documents(routes.ENDPOINTS).endpoints
+"""The whole API."""

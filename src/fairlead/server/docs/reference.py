@@ -10,9 +10,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from fairlead.server.app import ENDPOINTS
 from fairlead.server.docs.openapi import document, title_of
-from fairlead.server.docs.pages import Wording, curl
+from fairlead.server.docs.pages import ENDPOINTS, Wording, curl
 from fairlead.server.docs.schemas import Schema, fields
 from fairlead.server.http.problems import EXPLAINED, KINDS
 

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from fairlead.server.app import ENDPOINTS
 from fairlead.server.docs.openapi import JSON, document
+from fairlead.server.docs.pages import ENDPOINTS
 from fairlead.server.docs.schemas import Schema, fields, referred
 
 _HEAD: Final = (

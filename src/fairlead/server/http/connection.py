@@ -19,9 +19,8 @@ from uvicorn.server import ServerState
 from fairlead.server.http.connections import NEVER, Peers
 from fairlead.server.http.guarded_connection import GuardedConnection
 from fairlead.server.http.problems import Refusal
-from fairlead.server.http.response import SAID, Arrival, Direct, open_direct
+from fairlead.server.http.response import SAID, Arrival, Direct, DirectAnswers, open_direct
 from fairlead.server.settings import ServerSettings
-from fairlead.server.submit import Together
 
 
 class Connection(GuardedConnection, HttpToolsProtocol):
@@ -32,7 +31,7 @@ class Connection(GuardedConnection, HttpToolsProtocol):
     _held: tuple[Direct, Callable[[], None]] | None = None
     """A request that waits to be whole, and what starts it if the bytes at hand end before it is."""
 
-    def __init__(self, *arguments: Any, together: Together, peers: Peers, **options: Any) -> None:
+    def __init__(self, *arguments: Any, together: DirectAnswers, peers: Peers, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._together = together
         # Worked out anew whenever it is asked for.

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead.server.http.connections import NEVER, Peers
 from fairlead.server.http.guarded_connection import GuardedConnection, request_parser
-from fairlead.server.submit import Together
+from fairlead.server.http.response import DirectAnswers
 
 log = logging.getLogger("fairlead.server")
 
@@ -45,7 +45,7 @@ class Protocols(Struct, frozen=True):
     """After how many idle seconds uvicorn itself may end a connection."""
 
 
-def protocols_of(app: ASGIApp, together: Together, peers: Peers) -> Protocols:
+def protocols_of(app: ASGIApp, together: DirectAnswers, peers: Peers) -> Protocols:
     """The short ways if uvicorn has the parts that they build upon."""
     keep_alive = math.ceil(peers.settings.idle_seconds) + _LATER
     try:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -198,6 +198,18 @@ class Direct:
         """End the connection without an answer, unless one has begun."""
         if not self._cycle.response_started:
             self._cycle.transport.close()
+
+
+class DirectAnswers(Protocol):
+    """Answers requests that have arrived whole, without ASGI."""
+
+    def takes(self, scope: Scope) -> bool:
+        """Whether a request may be one for here, by the first line of its head."""
+        ...
+
+    def add(self, request: Direct, otherwise: Callable[[], None]) -> asyncio.Task[None] | None:
+        """Answer a request, or have it answered otherwise; the task, if this starts one."""
+        ...
 
 
 def open_direct(cycle: RequestResponseCycle) -> Direct:

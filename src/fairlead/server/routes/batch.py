@@ -11,21 +11,68 @@ from msgspec import Raw, Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.core.errors import FairleadError
+from fairlead.core.submission import Submission
 from fairlead.core.tenancy import Role
+from fairlead.engine.runtime.event_loop import FEW, Turn
 from fairlead.server.auth import gate
 from fairlead.server.caller_view import View
 from fairlead.server.endpoint import Answer, Call, serve
 from fairlead.server.http.bodies import LARGE, Disconnected, check_depth, check_unambiguous
 from fairlead.server.http.problems import Refusal, invalid_value, refusal_of
 from fairlead.server.routes.tasks import TASKS
-from fairlead.server.submit import Item, read_one, refused, submit_all, traceparent_of
+from fairlead.server.submit import Item, placed, read_one, traceparent_of
 from fairlead.wire import task_endpoints
 from fairlead.wire.endpoint import Empty
-from fairlead.wire.tasks import BATCH_LIMIT, BatchAnswer, BatchRequest, BatchResult, SubmitRequest
+from fairlead.wire.tasks import BATCH_LIMIT, BatchAnswer, BatchRequest, BatchResult, SubmitRequest, submission_of
 
 _ENCODE_LINES: Final = msgspec.json.Encoder().encode_lines
 
 _NO_POSITIONS: Final = "after names a position, which a stream of lines does not support; name tasks by their ids"
+
+
+async def submit_all(view: View, items: Sequence[Item], traceparent: str | None = None) -> list[BatchResult]:
+    """Store what can be stored; the results are in the order of the items, numbered from 0."""
+    turn = Turn(len(items))
+    wishes: list[Submission | Refusal] = []
+    tenant_of, awaiting = view.tenant_of, False
+    for index, item in enumerate(items):
+        if index % FEW == 0 and turn.is_over:
+            await turn.next()
+        wish: Submission | Refusal
+        try:
+            wish = item if isinstance(item, Refusal) else submission_of(item, tenant_of(item.tenant), traceparent)
+        except FairleadError as error:
+            wish = refusal_of(error)
+        wishes.append(wish)
+        if isinstance(wish, Submission) and wish.after:
+            awaiting = True
+    if awaiting:
+        wishes = await placed(await _awaitable(view, wishes))
+    answers = iter(await view.submit_many([wish for wish in wishes if isinstance(wish, Submission)]))
+    results = []
+    turn = Turn(len(wishes))
+    for index, wish in enumerate(wishes):
+        if index % FEW == 0 and turn.is_over:
+            await turn.next()
+        answer = next(answers) if isinstance(wish, Submission) else wish
+        if isinstance(answer, Refusal):
+            results.append(refused(index, answer))
+        else:
+            results.append(BatchResult(index=index, status=200 if answer.existing else 201, task=answer))
+    return results
+
+
+async def _awaitable(view: View, wishes: Sequence[Submission | Refusal]) -> list[Submission | Refusal]:
+    """The wishes; one that is to wait for what is not there for the caller is refused, as if it were not stored."""
+    refusals = await view.awaitable([wish if isinstance(wish, Submission) else None for wish in wishes])
+    return [
+        wish if refusal is None else refusal_of(refusal) for wish, refusal in zip(wishes, refusals, strict=True)
+    ]  # fmt: skip
+
+
+def refused(index: int, refusal: Refusal) -> BatchResult:
+    """What becomes of a task that is refused."""
+    return BatchResult(index=index, status=refusal.status, problem=refusal.problem)
 
 
 class Splitter:

@@ -16,8 +16,7 @@ from starlette.responses import Response
 from fairlead.core.secret_mask import Masked
 from fairlead.core.tenancy import Role
 from fairlead.server.auth.credentials import NOBODY, Principal, Session
-from fairlead.server.docs.pages import copy_of, sent
-from fairlead.server.endpoint import Answer, Call, EndpointGroup, Served
+from fairlead.server.endpoint import Answer, Call, EndpointGroup, Served, copy_of, sent
 from fairlead.server.http.problems import Refusal
 from fairlead.wire.endpoint import Anything, Empty, Media
 from fairlead.wire.text import iso

@@ -28,7 +28,7 @@ from fairlead.server.caller_view import View
 from fairlead.server.endpoint import Answer, Call, EndpointGroup, serve
 from fairlead.server.http.bodies import Disconnected
 from fairlead.server.http.problems import Refusal
-from fairlead.server.worker_protocol.results import as_claimed, progress, result, seal, start, unseal
+from fairlead.server.routes.worker_results import as_claimed, progress, result, seal, start, unseal
 from fairlead.storage.values import Beat, Pulse
 from fairlead.wire import worker_protocol
 from fairlead.wire.endpoint import Empty
