@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Rules,
         Settings,
     )
+    from fairlead.app.task_info import TaskInfo
     from fairlead.core.errors import (
         AdmissionRefused,
         FairleadError,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     )
     from fairlead.core.queues.order import Strict, Weighted
     from fairlead.core.settings import CEILINGS_BY_PRIORITY
-    from fairlead.core.task import Priority, State
+    from fairlead.core.task import Failure, Priority, State
     from fairlead.engine.metrics.collector import Metrics
     from fairlead.worker.context import TaskContext, current_task
 
@@ -77,7 +78,7 @@ _HOMES = {
     ),
     "core.queues.order": ("Strict", "Weighted"),
     "core.settings": ("CEILINGS_BY_PRIORITY",),
-    "core.task": ("Priority", "State"),
+    "core.task": ("Failure", "Priority", "State"),
     "engine.metrics.collector": ("Metrics",),
     "app.app": ("Fairlead",),
     "app.flow": ("chain", "group"),
@@ -99,6 +100,7 @@ _HOMES = {
         "Rules",
         "Settings",
     ),
+    "app.task_info": ("TaskInfo",),
     "worker.context": ("TaskContext", "current_task"),
 }
 """Where each name comes from, which is imported when it is first asked for."""
@@ -129,6 +131,7 @@ __all__ = [
     "CircuitSettings",
     "Defaults",
     "DelayCeilings",
+    "Failure",
     "Fairlead",
     "FairleadError",
     "HeadStart",
@@ -157,6 +160,7 @@ __all__ = [
     "TaskContext",
     "TaskFailed",
     "TaskHandle",
+    "TaskInfo",
     "TaskNotFound",
     "Weighted",
     "WrongState",

@@ -66,7 +66,7 @@ def submit(total: int) -> None:
     """The least urgent first: the order of submitting must not be what orders them."""
     for priority in reversed(Priority):
         numbers = range(priority.value, total, len(Priority))
-        calls = [fleet.work.options(priority=priority.word).call(number, seconds=0.1) for number in numbers]
+        calls = [fleet.work.options(priority=priority).call(number, seconds=0.1) for number in numbers]
         assert len(fleet.work.submit_many_sync(calls)) == len(numbers)
 
 

@@ -27,7 +27,7 @@ from fairlead.core.health.quarantine import Quarantined
 from fairlead.core.operation import Operation, Preview
 from fairlead.core.queues.queue import PurgeCount, QueueOptions, QueueSettings
 from fairlead.core.schedule import Schedule, ScheduleEntry
-from fairlead.core.task import Task
+from fairlead.core.task import PriorityWord, Task
 from fairlead.core.validation import Duration
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.search import Found
@@ -73,13 +73,13 @@ class AppTasks(Part):
         """`cancel`, from synchronous code."""
         return run_inline(self._requests_inline(TaskRequests).cancel(task_id))
 
-    async def replay(self, task_id: str, *, reset_retries: bool = True, priority: str | None = None) -> Task:
+    async def replay(self, task_id: str, *, reset_retries: bool = True, priority: PriorityWord | None = None) -> Task:
         """Queue a dead letter, or a failed or cancelled task, again."""
         return await (await self._requests(TaskRequests)).replay(
             task_id, reset_retries=reset_retries, priority=priority
         )
 
-    def replay_sync(self, task_id: str, *, reset_retries: bool = True, priority: str | None = None) -> Task:
+    def replay_sync(self, task_id: str, *, reset_retries: bool = True, priority: PriorityWord | None = None) -> Task:
         """`replay`, from synchronous code."""
         return run_inline(
             self._requests_inline(TaskRequests).replay(task_id, reset_retries=reset_retries, priority=priority)

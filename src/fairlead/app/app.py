@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from fairlead.app.admin_parts import Operated
 from fairlead.app.connection import Connection, Link, completed, connect
 from fairlead.app.cron import CronDecorator, ScheduleOptions, schedule_of
 from fairlead.app.handle import TaskHandle, parents_of, parents_of_sync
+from fairlead.app.producer import Producer
 from fairlead.app.task_type import CoroutineTask, FunctionTask, Options, TaskDefinition
 from fairlead.core.circuit import CircuitSettings, check_circuit
 from fairlead.core.errors import InvalidSchedule, InvalidSettings, StoreRefused
@@ -23,7 +23,7 @@ from fairlead.engine.events.types import Observer, Watcher
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.credentials import Credentials
 from fairlead.storage.open import is_postgres, is_redis
-from fairlead.worker.handlers import Handler, Handlers
+from fairlead.worker.handlers import Handler
 from fairlead.worker.isolation.pool import location
 from fairlead.worker.process import Service, serve
 from fairlead.worker.slots import WorkerSlots
@@ -52,7 +52,7 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> FunctionTask[P, R]: ...
 
 
-class Fairlead(Operated):
+class Fairlead(Producer):
     """An app: a store and the task types that run on it."""
 
     def __init__(
@@ -76,7 +76,6 @@ class Fairlead(Operated):
         _check_app(store, journal, settings, observers, api_key)
         told = completed(store, settings, journal, api_key, credentials, journal_credentials)
         self.settings = told.settings
-        self.handlers = Handlers()
         self._observers = observers
         self._api_key = told.api_key
         self._credentials, self._journal_credentials = credentials, journal_credentials
@@ -157,6 +156,7 @@ class Fairlead(Operated):
         definition: CoroutineTask[..., Any] | FunctionTask[..., Any] = kind(function, handler, self.connection, options)
         # What was refused leaves no trace.
         self.handlers.add(handler)
+        self._definitions[handler.type] = definition
         if circuit is not None:
             self._declared_circuits[handler.type] = circuit
         return definition

@@ -142,5 +142,5 @@ def _flow(calls: Sequence[Call[Any]], answers: Sequence[Submitted | FairleadErro
     for call, answer in zip(calls, answers, strict=True):
         if isinstance(answer, FairleadError):
             raise answer
-        handles.append(call.definition.handle(answer))
+        handles.append(call.definition.held(answer))
     return Flow(handles, handles[-1])

@@ -12,8 +12,9 @@ import msgspec
 
 from fairlead.admin.facade import Facade, Patient
 from fairlead.app.connection import Link
-from fairlead.core.errors import TaskFailed
-from fairlead.core.identity import TaskId
+from fairlead.app.task_info import TaskInfo, info_of
+from fairlead.core.errors import InvalidTask, TaskFailed, TaskNotFound
+from fairlead.core.identity import TaskId, parse_task_id
 from fairlead.core.instant import seconds
 from fairlead.core.task import Failure, State, Task
 from fairlead.core.validation import Duration, span_of
@@ -32,38 +33,52 @@ _LAST_LOOK: Final = 0.25
 
 
 class TaskHandle(Generic[R]):
-    """One submitted task."""
+    """One task: as its submitter holds it, or made of its id by `handle`."""
 
     def __init__(
-        self, task: Task, connection: Link, decode: Callable[[bytes | None], Any], *, existing: bool = False
+        self, task: Task | TaskId, connection: Link, result_of: Callable[[Task], Any], *, existing: bool = False
     ) -> None:
+        # Of one that is known by its id alone there is nothing to tell yet.
         self._task = task
         self._connection = connection
-        self._decode = decode
+        self._result_of = result_of
         self.existing = existing
         """Whether the idempotency key named a task that was there before."""
 
     def __repr__(self) -> str:
-        return f"<task {self.id} {self._task.spec.type} {self.status}>"
+        if isinstance(self._task, Task):
+            return f"<task {self.id} {self._task.spec.type} {self.status}>"
+        return f"<task {self.id}>"
 
     @property
     def id(self) -> TaskId:
-        return self._task.id
+        """The task's id: text that leads back to it, from anywhere, by `handle`."""
+        return self._task.id if isinstance(self._task, Task) else self._task
 
     @property
     def status(self) -> State:
         """The state when it was last looked at; `refresh` looks again."""
-        return self._task.state
+        return self.snapshot.state
 
     @property
     def failure(self) -> Failure | None:
         """What went wrong in the last attempt, when it was last looked at."""
-        return self._task.status.failure
+        return self.snapshot.status.failure
 
     @property
     def snapshot(self) -> Task:
-        """The whole task when it was last looked at."""
+        """The whole task when it was last looked at; raises LookupError if it has not been yet."""
+        if not isinstance(self._task, Task):
+            raise LookupError(f"task {self._task} has not been looked at yet; call info() or refresh() first")
         return self._task
+
+    async def info(self) -> TaskInfo[R]:
+        """How the task stands now, decoded; raises TaskNotFound if there is none."""
+        return info_of((await self.refresh()).snapshot, self._result_of)
+
+    def info_sync(self) -> TaskInfo[R]:
+        """`info`, from synchronous code."""
+        return info_of(self.refresh_sync().snapshot, self._result_of)
 
     async def refresh(self) -> TaskHandle[R]:
         """Look again."""
@@ -126,11 +141,11 @@ class TaskHandle(Generic[R]):
 
     def result_seen(self) -> R:
         """What the handler had returned when the task was last looked at; raises TaskFailed if it had not completed."""
-        status = self._task.status
+        status = self.snapshot.status
         if status.state is not State.COMPLETED:
             cause = f"{status.failure.type}: {status.failure.message}" if status.failure else ""
             raise TaskFailed(self.id, status.state, status.reason, cause)
-        result: R = self._decode(status.result)
+        result: R = self._result_of(self.snapshot)
         return result
 
 
@@ -181,10 +196,27 @@ async def _each(engine: Facade, ids: Sequence[TaskId]) -> list[Task]:
 
 
 def _handle(task: Task, link: Link, handlers: Handlers) -> TaskHandle[Any]:
-    """A handle whose result is of the type that its function says, if the app has that function."""
-    handler = handlers.get(task.spec.type)
-    return TaskHandle(task, link, _decode if handler is None else handler.signature.decode_result)
+    return TaskHandle(task, link, Results(handlers))
 
 
-def _decode(result: bytes | None) -> Any:
-    return None if result is None else msgspec.json.decode(result)
+class Results:
+    """The results of tasks, as the functions of an app say, or else as plain JSON."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+
+    def __call__(self, task: Task) -> Any:
+        handler, result = self._handlers.get(task.spec.type), task.status.result
+        if handler is not None:
+            return handler.signature.decode_result(result)
+        return None if result is None else msgspec.json.decode(result)
+
+
+def known_id(task_id: str) -> TaskId:
+    """The id of a task that is looked up; raises TaskNotFound for a text that no task can have."""
+    try:
+        return parse_task_id(task_id)
+    except InvalidTask:
+        if not isinstance(task_id, str):
+            raise
+        raise TaskNotFound(task_id) from None

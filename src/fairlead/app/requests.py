@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
@@ -17,7 +17,8 @@ import msgspec
 from fairlead.admin.facade import Facade, OperationFacade, gather
 from fairlead.app.connection import EngineRequests, Sleep
 from fairlead.app.cron import ScheduleOptions, schedule_of, submission_of
-from fairlead.app.handle import TaskHandle
+from fairlead.app.handle import TaskHandle, known_id
+from fairlead.app.task_info import moment
 from fairlead.app.task_type import Call
 from fairlead.core.dead_letters import Groups, dead_letters_of
 from fairlead.core.errors import InvalidTask
@@ -28,11 +29,10 @@ from fairlead.core.query.parser import parse_query
 from fairlead.core.query.query import Query
 from fairlead.core.queues.queue import PurgeCount
 from fairlead.core.schedule import ScheduleEntry
-from fairlead.core.task import Priority, Task
+from fairlead.core.task import Priority, PriorityWord, Task
 from fairlead.core.validation import Duration, check_count, check_text, instant_of, member_of, span_of
 from fairlead.engine.search import Found
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _GLANCE: Final = 0.1
 """How long to wait before looking again at what others do, in seconds."""
 _MOST_LISTED: Final = 1_000_000
@@ -44,7 +44,7 @@ class TaskRequests(EngineRequests):
 
     async def get(self, task_id: str) -> Task:
         """The task with this id."""
-        return await self._engine.get(parse_task_id(task_id))
+        return await self._engine.get(known_id(task_id))
 
     async def search(
         self, query: str = "", *, limit: int = 100, after: str | None = None, newest_first: bool = True
@@ -57,16 +57,16 @@ class TaskRequests(EngineRequests):
 
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task at once if it waits; ask its worker to stop it if it runs."""
-        return await self._engine.cancel(parse_task_id(task_id))
+        return await self._engine.cancel(known_id(task_id))
 
-    async def replay(self, task_id: str, *, reset_retries: bool = True, priority: str | None = None) -> Task:
+    async def replay(self, task_id: str, *, reset_retries: bool = True, priority: PriorityWord | None = None) -> Task:
         """Queue a dead letter, or a failed or cancelled task, again."""
         wanted = None if priority is None else Priority.parse(priority)
-        return await self._engine.replay(parse_task_id(task_id), reset_retries=reset_retries, priority=wanted)
+        return await self._engine.replay(known_id(task_id), reset_retries=reset_retries, priority=wanted)
 
     async def discard(self, task_id: str) -> Task:
         """Remove an ended task for good; the answer is how it stood."""
-        return await self._engine.discard(parse_task_id(task_id))
+        return await self._engine.discard(known_id(task_id))
 
 
 class DeadLetterRequests(EngineRequests):
@@ -121,7 +121,7 @@ class ScheduleRequests(EngineRequests):
     async def preview(self, name: str, count: int = 10) -> list[datetime]:
         """The next fire times of a schedule, in UTC."""
         instants = await self._engine.schedules.preview(name, count)
-        return [_EPOCH + timedelta(microseconds=at) for at in instants]
+        return [moment(at) for at in instants]
 
 
 class OperationOptions(TypedDict, total=False):
@@ -135,7 +135,7 @@ class OperationOptions(TypedDict, total=False):
     """How many tasks a second, at most."""
     canary: int
     """Do so many, then wait to be resumed."""
-    priority: str
+    priority: PriorityWord
     """Of a replay: queue them with this priority instead of their own."""
     reset_retries: bool
     """Of a replay: give them all their retries again, which is the default."""
@@ -213,5 +213,6 @@ async def _page(engine: Facade, query: Query, limit: int, after: str | None, new
     return await gather(engine, query, limit=limit, after=place, newest_first=newest_first)
 
 
-def _decoded(result: bytes | None) -> Any:
+def _decoded(task: Task) -> Any:
+    result = task.status.result
     return None if result is None else msgspec.json.decode(result)

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from fairlead.admin.facade import Facade
 from fairlead.app.connection import Link
-from fairlead.app.handle import TaskHandle
+from fairlead.app.handle import TaskHandle, known_id
 from fairlead.app.transaction import add_in, add_in_sync
 from fairlead.core.errors import FairleadError, InvalidTask
 from fairlead.core.identity import TaskId, names_of, parse_task_id
 from fairlead.core.instant import SECOND
 from fairlead.core.retry import Backoff, RetryRule, RetryRules, error_name
 from fairlead.core.submission import Submission, check
-from fairlead.core.task import OnFailure, Priority
+from fairlead.core.task import OnFailure, Priority, PriorityWord, Task
 from fairlead.core.validation import Duration, instant_of, member_of, several_of, shown, span_of, text_of
 from fairlead.engine.engine import Submitted
 from fairlead.engine.runtime.inline import run_inline
@@ -40,8 +40,10 @@ R = TypeVar("R")
 class Options(TypedDict, total=False):
     """What can be said of a task beside its arguments."""
 
-    priority: str | Priority
+    priority: PriorityWord | Priority
+    """How urgent it is: `critical`, `high`, `medium` or `low`; `normal` is another word for medium."""
     queue: str
+    """The queue it waits in."""
     requires: Iterable[str]
     """Capabilities a worker must have."""
     timeout: Duration
@@ -134,7 +136,7 @@ class TaskDefinition(Generic[P, R]):
         if time.monotonic() >= self._doubt_at:
             warn_of(submitted.task.spec.type, await engine.doubts(submitted))
             self._doubt_at = time.monotonic() + FRESH / SECOND
-        return self.handle(submitted)
+        return self.held(submitted)
 
     async def submit_many(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
         """Submit many calls at once; raises the first refusal, when all others are stored.
@@ -164,7 +166,7 @@ class TaskDefinition(Generic[P, R]):
         engine = await self._connect().engine()
         task = await engine.prepare(submission)
         await add_in(connection, self._connect().url, task, engine.clock.now())
-        return self.handle(Submitted(task))
+        return self.held(Submitted(task))
 
     def submit_in_sync(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit_in`, on a synchronous connection of psycopg's or SQLAlchemy's."""
@@ -172,7 +174,7 @@ class TaskDefinition(Generic[P, R]):
         engine = self._connect().inline()
         task = run_inline(engine.prepare(submission))
         add_in_sync(connection, self._connect().url, task, engine.clock.now())
-        return self.handle(Submitted(task))
+        return self.held(Submitted(task))
 
     def _submissions(self, calls: Iterable[Call[R]]) -> list[Submission]:
         try:
@@ -193,7 +195,7 @@ class TaskDefinition(Generic[P, R]):
         for answer in answers:
             if isinstance(answer, FairleadError):
                 raise answer
-            handles.append(self.handle(answer))
+            handles.append(self.held(answer))
         return handles
 
     @property
@@ -201,10 +203,24 @@ class TaskDefinition(Generic[P, R]):
         """The way to where its tasks are stored."""
         return self._connect()
 
-    def handle(self, submitted: Submitted) -> TaskHandle[R]:
+    def handle(self, task_id: str) -> TaskHandle[R]:
+        """A task of this type by its id, which a program has kept; nothing is looked up yet.
+
+        Raises TaskNotFound for a text that is no id.
+        """
+        return TaskHandle(known_id(task_id), self._connect(), self._result_of)
+
+    def held(self, submitted: Submitted) -> TaskHandle[R]:
         """What the submitter of a task holds."""
-        decode = self.handler.signature.decode_result
-        return TaskHandle(submitted.task, self._connect(), decode, existing=submitted.existing)
+        return TaskHandle(submitted.task, self._connect(), self._result_of, existing=submitted.existing)
+
+    def _result_of(self, task: Task) -> Any:
+        """What a task of this type returned."""
+        if task.spec.type != self.handler.type:
+            raise InvalidTask(
+                "type", f"task {task.id} is of type {task.spec.type}, not {self.handler.type}; use app.handle(id)"
+            )
+        return self.handler.signature.decode_result(task.status.result)
 
 
 class CoroutineTask(TaskDefinition[P, R]):

@@ -8,7 +8,7 @@ garbage collector is told not to look at them: a million waiting tasks must not 
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.secret_mask import masked_text
 from fairlead.core.tenancy import key_in
 from fairlead.core.validation import shown
+
+PriorityWord: TypeAlias = Literal["critical", "high", "medium", "low", "normal"]
+"""A priority as users write it."""
 
 
 class Priority(enum.IntEnum):

@@ -11,12 +11,12 @@ from msgspec import Meta, Struct
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import TaskId, parse_task_id
 from fairlead.core.query.parser import MOST_CHARACTERS
-from fairlead.core.task import State
+from fairlead.core.task import PriorityWord, State
 from fairlead.core.tenancy import Role
 from fairlead.wire.endpoint import Empty, Endpoint, Media
 from fairlead.wire.explanations import ExplanationShown
 from fairlead.wire.task_shown import TaskListed, TaskWhole
-from fairlead.wire.tasks import BatchAnswer, BatchRequest, Moment, Name, PriorityWord, SubmitRequest, TaskCreated
+from fairlead.wire.tasks import BatchAnswer, BatchRequest, Moment, Name, SubmitRequest, TaskCreated
 
 Order: TypeAlias = Literal["newest", "oldest"]
 

@@ -17,7 +17,7 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import LONGEST, LONGEST_DELAY, SECOND
 from fairlead.core.retry import ANY_ERROR, LARGEST_FACTOR, MOST_RETRIES, Backoff, RetryRules, with_rules
 from fairlead.core.submission import AFTER_LIMIT, NO_CAPABILITIES, Submission
-from fairlead.core.task import OnFailure, Priority, Task
+from fairlead.core.task import OnFailure, Priority, PriorityWord, Task
 from fairlead.core.validation import span_of
 from fairlead.wire.aliases import NUMBERS
 from fairlead.wire.endpoint import Problem
@@ -142,7 +142,6 @@ _iso: Final = functools.lru_cache(maxsize=1)(iso)
 _CENTURY: Final = LONGEST_DELAY // SECOND
 
 # What the core checks with better words is only described here; what could overflow on the way to it is checked.
-PriorityWord: TypeAlias = Literal["critical", "high", "medium", "low", "normal"]
 PriorityGiven: TypeAlias = Annotated[
     PriorityWord, Meta(extra_json_schema={"enum": [*get_args(PriorityWord), *map(int, NUMBERS)]})
 ]

@@ -185,7 +185,7 @@ def _wait(
             task = follow(connection.inline(), submitted.task.id, viewer, deadline=deadline)
         if not task.state.ended:
             raise TimeoutError(f"task {task.id} has not ended after {seconds:g} s; it is still waiting or running")
-    handle: TaskHandle[Any] = TaskHandle(submitted.task, connection, lambda result: result)
+    handle: TaskHandle[Any] = TaskHandle(submitted.task, connection, lambda task: task.status.result)
     try:
         handle.result_sync(seconds)
     except TaskFailed as error:
