@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from fairlead._version import __version__
 from fairlead.admin.doctor.service import Doctor
+from fairlead.admin.engine import AdminEngine
 from fairlead.admin.keys.service import Keyring
 from fairlead.core.errors import StoreUnavailable
 from fairlead.core.health.diagnosis import MEMORY, TIERS, Diagnosis, Examination, Finding, Level
@@ -31,6 +32,11 @@ def found(diagnosis: Diagnosis, what: str) -> Finding:
     (finding,) = [finding for finding in diagnosis.findings if finding.what == what]
     assert bool(finding.remedy) == (finding.level is not Level.GREEN)
     return finding
+
+
+def doctor(engine: AdminEngine, host: ManualClock) -> Doctor:
+    """An engine's doctor, on a host with this clock."""
+    return Doctor(engine, engine.workers, engine.schedules, engine.quarantine, host=host)
 
 
 async def test_a_healthy_store_is_left_as_it_is(any_store: Store) -> None:
@@ -188,8 +194,7 @@ class Shared(MemoryStore):
 async def test_a_host_whose_clock_is_off_is_found(ahead: int, level: Level) -> None:
     host = ManualClock()
     engine = Bench(store=Shared(host.now() - ahead)).engine
-    doctor = Doctor(engine, host=host)
-    clock = found(await doctor.diagnose(), "clock")
+    clock = found(await doctor(engine, host).diagnose(), "clock")
     assert (clock.level, clock.value) == (level, f"{ahead / SECOND:+.3f} s from the store's")
 
 
@@ -213,7 +218,7 @@ class Hung(MemoryStore):
 async def test_once_a_part_was_waited_for_in_vain_the_others_have_a_second_each() -> None:
     host = ManualClock()
     store = Hung(host)
-    diagnosis = await Doctor(Bench(store=store).engine, host=host).diagnose()
+    diagnosis = await doctor(Bench(store=store).engine, host).diagnose()
     assert [each.value for each in diagnosis.findings if each.level is Level.RED] == ["it did not answer within 5 s"]
     assert found(diagnosis, "quarantine").level is Level.GREEN
     assert store.allowed and all(0 < seconds <= 1 for seconds in store.allowed)

@@ -23,7 +23,8 @@ from fairlead.storage.open import open_store
 from fairlead.storage.values import Pulse
 from fairlead.worker.keeper.keeper import Keeper, ProcessKeeper, ThreadKeeper
 from fairlead.worker.keeper.lease_renewal import Beater
-from fairlead.worker.keeper.process import Ward, doze, forget, frame, is_stopped
+from fairlead.worker.keeper.pipe import forget, frame
+from fairlead.worker.keeper.process import Ward, doze, is_stopped
 from tests.e2e.processes import command_of
 from tests.worker.building import PATIENCE, SETTINGS, Crew, eventually
 

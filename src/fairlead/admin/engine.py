@@ -127,7 +127,7 @@ class AdminEngine(Engine):
         """Check the store and what runs on it, and say how to fix each problem; changes nothing."""
         from fairlead.admin.doctor.service import Doctor
 
-        return await Doctor(self).diagnose()
+        return await Doctor(self, self.workers, self.schedules, self.quarantine).diagnose()
 
     async def stats(self) -> Stats:
         """Statistics of the queues and the workers; costs O(lanes + workers)."""

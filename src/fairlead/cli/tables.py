@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fairlead.cli.commands.circuits import described
 from fairlead.cli.output import Cell, Column, on_terminal, pretty, write, write_styled, write_table
 from fairlead.cli.times import ago, brief
-from fairlead.core.circuit import CircuitState
+from fairlead.core.circuit import Circuit, CircuitState
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.task import After, Entry, Failure, Priority, State, Task
 from fairlead.engine.stats import Stats
@@ -25,6 +24,8 @@ STYLES: Final = {
     State.CANCELLED: "dim",
 }
 URGENT: Final = {Priority.CRITICAL: "bold red", Priority.HIGH: "yellow"}
+CIRCUIT_STYLES: Final = {CircuitState.CLOSED: "green", CircuitState.OPEN: "bold red", CircuitState.HALF_OPEN: "yellow"}
+WORKER_STYLES: Final = {"active": "green", "paused": "yellow", "draining": "yellow", "dead": "red"}
 _LABEL_WIDTH: Final = 10
 _NAMED: Final = 3
 """How many tasks that one waits for are named on its page."""
@@ -100,7 +101,18 @@ def summary(stats: Stats, now: Instant) -> Iterator[list[Cell]]:
         yield [Cell(f"in quarantine: {aside}; `fairlead quarantine list` shows them", "red")]
     for task_type, circuit in sorted(stats.circuits.items()):
         if circuit.state is not CircuitState.CLOSED:
-            yield [Cell(f"circuit of {described(task_type, circuit, now)}", "yellow")]
+            yield [Cell(f"circuit of {circuit_in_words(task_type, circuit, now)}", "yellow")]
+
+
+def circuit_in_words(task_type: str, circuit: Circuit, now: Instant) -> str:
+    """A circuit, in a few words."""
+    if circuit.state is CircuitState.OPEN and circuit.status.until is not None:
+        return f"{task_type} is open, tried again {ago(circuit.status.until, now)}"
+    return f"{task_type} is {circuit_word(circuit.state)}"
+
+
+def circuit_word(state: CircuitState) -> str:
+    return state.value.replace("_", "-")
 
 
 def write_stats(stats: Stats, now: Instant) -> None:

@@ -1,4 +1,4 @@
-"""The live picture of `top`, on a terminal that a program has to itself for a while.
+"""A live picture, such as that of `top`, on a terminal that a program has to itself for a while.
 
 It is put back as it was however the program ends: by itself, by an error, by a signal, or for as long as Ctrl-Z has it
 stopped.
@@ -17,15 +17,15 @@ import threading
 import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from fairlead.admin.facade import Facade
-from fairlead.cli.commands.top import Survey, TopView, first_view, frame, survey
 from fairlead.cli.output import Cell, console, styled
 from fairlead.core.errors import FairleadError
 from fairlead.core.instant import Instant
-from fairlead.core.validation import span_of
-from fairlead.engine.runtime.inline import run_inline
+
+Look = TypeVar("Look")
+Seen = TypeVar("Seen", contravariant=True)
+Picture = TypeVar("Picture", bound="LiveView[Any]")
 
 _HEEDED: Final = (
     signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP,
@@ -156,14 +156,26 @@ _PATIENCE: Final = 1.0
 """How long a look that is under way is waited for when the user wants to leave, in seconds."""
 
 
-class TopWatcher:
+class LiveView(Protocol[Seen]):
+    """All that was seen so far."""
+
+    def seen(self: Picture, look: Seen, now: Instant, /) -> Picture:
+        """After a look that succeeded."""
+        ...
+
+    def missed(self: Picture, reason: str, now: Instant, /) -> Picture:
+        """After a look that failed."""
+        ...
+
+
+class LiveWatcher(Generic[Look]):
     """Looks again and again, in a thread of its own: a store that hangs must not hold up the keys."""
 
-    def __init__(self, engine: Facade, interval: float, tell: Callable[[], None]) -> None:
-        self._engine = engine
+    def __init__(self, look: Callable[[], Look], interval: float, tell: Callable[[], None]) -> None:
+        self._look = look
         self._interval = interval
         self._tell = tell
-        self._looks: queue.SimpleQueue[Survey | FairleadError] = queue.SimpleQueue()
+        self._looks: queue.SimpleQueue[Look | FairleadError] = queue.SimpleQueue()
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -171,11 +183,11 @@ class TopWatcher:
         """Begin, with the first look one interval from now."""
         self._thread.start()
 
-    def after(self, view: TopView) -> TopView:
+    def after(self, view: Picture) -> Picture:
         """What there is to see after the looks since the last call."""
         while not self._looks.empty():
             look = self._looks.get()
-            view = view.missed(str(look), _now()) if isinstance(look, FairleadError) else view.seen(look, _now())
+            view = view.missed(str(look), now()) if isinstance(look, FairleadError) else view.seen(look, now())
         return view
 
     def leave(self) -> bool:
@@ -187,20 +199,27 @@ class TopWatcher:
     def _run(self) -> None:
         while not self._leaving.wait(self._interval):
             try:
-                self._looks.put(run_inline(survey(self._engine)))
+                self._looks.put(self._look())
             except FairleadError as error:
                 self._looks.put(error)
             self._tell()
 
 
-def watch(engine: Facade, store: str, first: Survey, interval: float) -> None:
-    """Show how things stand until the user quits; raises KeyboardInterrupt for Ctrl-C."""
-    view = first_view(store, span_of("interval", interval), first, _now())
+def watch(
+    view: Picture,
+    look: Callable[[], Any],
+    draw: Callable[[Picture, Instant, int, int], Sequence[Sequence[Cell]]],
+    interval: float,
+) -> None:
+    """Show a view, with a look every so many seconds, until the user quits; raises KeyboardInterrupt for Ctrl-C.
+
+    `draw` makes lines of it, for a moment, a width and a height.
+    """
     with Screen() as screen:
-        watcher = TopWatcher(engine, interval, screen.wake)
+        watcher = LiveWatcher(look, interval, screen.wake)
         watcher.start()
         try:
-            asked = _show(screen, watcher, view)
+            asked = _show(screen, watcher, view, draw)
         except OSError:
             # The terminal is gone, and the signal that says so is on its way.
             asked = signal.SIGHUP
@@ -212,15 +231,21 @@ def watch(engine: Facade, store: str, first: Survey, interval: float) -> None:
         raise KeyboardInterrupt
 
 
-def _show(screen: Screen, watcher: TopWatcher, view: TopView) -> str | signal.Signals:
+def _show(
+    screen: Screen,
+    watcher: LiveWatcher[Any],
+    view: Picture,
+    draw: Callable[[Picture, Instant, int, int], Sequence[Sequence[Cell]]],
+) -> str | signal.Signals:
     """Draw until something asks to leave: a key or a signal."""
     while True:
         view = watcher.after(view)
-        screen.draw(frame(view, _now(), *screen.size))
+        screen.draw(draw(view, now(), *screen.size))
         for happening in screen.happenings(_TICK):
             if isinstance(happening, signal.Signals) or happening in "qQ":
                 return happening
 
 
-def _now() -> Instant:
+def now() -> Instant:
+    """The time by this machine's clock."""
     return time.time_ns() // 1000

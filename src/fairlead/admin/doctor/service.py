@@ -10,12 +10,15 @@ import math
 import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from fairlead._version import __version__
 from fairlead.admin.keys.service import Keyring
+from fairlead.admin.quarantine.service import QuarantineRecords
+from fairlead.admin.schedules.service import Schedules
+from fairlead.admin.workers.service import Workers
 from fairlead.core.errors import StoreError
 from fairlead.core.explain.explanation import sweep_is_late
 from fairlead.core.health.diagnosis import (
@@ -34,15 +37,13 @@ from fairlead.core.schedule import ScheduleEntry
 from fairlead.core.secret_mask import masked_text
 from fairlead.core.task import State, Task
 from fairlead.engine.dependencies import released_at
+from fairlead.engine.engine import Engine
 from fairlead.engine.runtime.clock import Clock, SystemClock
 from fairlead.engine.stats import Stats, stats_of
 from fairlead.engine.worker_records import WORKER_WORDS, WorkerRecord, WorkerState
 from fairlead.storage.deadline import share
 from fairlead.storage.protocol import Examined
 from fairlead.storage.values import Filter, Tally
-
-if TYPE_CHECKING:
-    from fairlead.admin.engine import AdminEngine
 
 _ALARMS: Final = 1_000
 """How many overdue alarms are looked at."""
@@ -60,8 +61,19 @@ _LIBRARIES: Final = ("msgspec", "uvloop", "hiredis", "psycopg", "starlette", "uv
 class Doctor:
     """Examines one store and what runs on it."""
 
-    def __init__(self, engine: AdminEngine, *, host: Clock | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        workers: Workers,
+        schedules: Schedules,
+        quarantine: QuarantineRecords,
+        *,
+        host: Clock | None = None,
+    ) -> None:
         self._engine = engine
+        self._workers = workers
+        self._schedules = schedules
+        self._set_aside = quarantine
         self._store = engine.store
         self._settings = engine.settings
         self._clock = engine.clock
@@ -191,10 +203,10 @@ class Doctor:
         queue_cache = self._engine.queue_cache
         await queue_cache.refresh()
         now = self._clock.now()
-        workers = await self._engine.workers.all()
+        workers = await self._workers.all()
         tally = await self._store.tally()
         stats = stats_of(tally, now, workers, paused=queue_cache.paused)
-        entries = await self._engine.schedules.all()
+        entries = await self._schedules.all()
         return (
             *self._queues(stats, workers),
             *self._dead_letters(tally),
@@ -205,8 +217,8 @@ class Doctor:
     async def _quarantine(self) -> Iterable[Finding]:
         """What cannot be decoded."""
         # In this order: what is damaged is set aside by whoever looks at it.
-        newer = await self._engine.quarantine.newer()
-        counts = Counter(found.kind for found in await self._engine.quarantine.all())
+        newer = await self._set_aside.newer()
+        counts = Counter(found.kind for found in await self._set_aside.all())
         return [quarantine(counts, newer)]
 
     def _dead_letters(self, tally: Tally) -> Iterable[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from cyclopts import App, Parameter
 from msgspec.structs import replace
@@ -11,14 +11,13 @@ from fairlead.admin.circuits.api import circuit_shown, circuits_shown
 from fairlead.admin.facade import Facade
 from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached, whole
 from fairlead.cli.output import Cell, Column, write, write_json, write_table
+from fairlead.cli.tables import CIRCUIT_STYLES, circuit_in_words, circuit_word
 from fairlead.cli.times import ago
 from fairlead.core.circuit import Circuit, CircuitSettings, CircuitState
 from fairlead.core.identity import check_name
 from fairlead.core.instant import SECOND, Instant
 from fairlead.core.validation import span_of
 from fairlead.engine.runtime.inline import run_inline
-
-STYLES: Final = {CircuitState.CLOSED: "green", CircuitState.OPEN: "bold red", CircuitState.HALF_OPEN: "yellow"}
 
 TaskType = Annotated[str, Parameter(name="TYPE", help="The task type.")]
 
@@ -110,19 +109,14 @@ def close_circuit(task_type: TaskType, /, *, common: CommonWithStore = COMMON_WI
         _report(engine, task_type, run_inline(engine.circuits.close(task_type)), common)
 
 
-def described(task_type: str, circuit: Circuit, now: Instant) -> str:
-    """A circuit that is not closed, in a few words."""
-    if circuit.state is CircuitState.OPEN and circuit.status.until is not None:
-        return f"{task_type} is open, tried again {ago(circuit.status.until, now)}"
-    return f"{task_type} is {_word(circuit.state)}"
-
-
 def _report(engine: Facade, task_type: str, circuit: Circuit, common: CommonWithStore) -> None:
     now = engine.clock.now()
     if common.json:
         write_json(circuit_shown(task_type, circuit, now))
     else:
-        write(f"the circuit breaker of {described(task_type, circuit, now)}; it opens {_opens(circuit.settings)}")
+        write(
+            f"the circuit breaker of {circuit_in_words(task_type, circuit, now)}; it opens {_opens(circuit.settings)}"
+        )
 
 
 def _row(task_type: str, circuit: Circuit, now: Instant) -> list[Cell | str]:
@@ -135,7 +129,7 @@ def _row(task_type: str, circuit: Circuit, now: Instant) -> list[Cell | str]:
         following = f"{status.passed} of {circuit.settings.probes} passed"
     return [
         Cell(task_type, "bold"),
-        Cell(_word(circuit.state), STYLES[circuit.state]),
+        Cell(circuit_word(circuit.state), CIRCUIT_STYLES[circuit.state]),
         f"{failures:,} of {outcomes:,}",
         following,
         Cell(_opens(circuit.settings), "dim"),
@@ -145,10 +139,6 @@ def _row(task_type: str, circuit: Circuit, now: Instant) -> list[Cell | str]:
 def _opens(settings: CircuitSettings) -> str:
     share = f"{settings.failure_ratio:.0%} of at least {settings.min_outcomes:,}"
     return f"at {share} in {settings.window / SECOND:g} s, for {settings.open_for / SECOND:g} s"
-
-
-def _word(state: CircuitState) -> str:
-    return state.value.replace("_", "-")
 
 
 for _name, _command in (

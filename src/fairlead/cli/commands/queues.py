@@ -9,11 +9,11 @@ from cyclopts import App, Parameter
 
 from fairlead.admin.facade import Facade
 from fairlead.admin.queues.api import queue_shown
-from fairlead.cli.commands.circuits import described
 from fairlead.cli.commands.operations import Yes
 from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
 from fairlead.cli.setting_options import DEFAULT, labelled, option_texts, parsed
+from fairlead.cli.tables import circuit_in_words
 from fairlead.core.circuit import CircuitState
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import check_name
@@ -118,7 +118,7 @@ def show(queue: Name, /, *, common: CommonWithStore = COMMON_WITH_STORE) -> None
         _field("", f"of paused types: {', '.join(held)}", "yellow")
     for task_type, circuit in sorted(stood.circuits.items()):
         if circuit.state is not CircuitState.CLOSED and stats is not None and stats.types.get(task_type):
-            _field("", f"circuit breaker of {described(task_type, circuit, now)}", "yellow")
+            _field("", f"circuit breaker of {circuit_in_words(task_type, circuit, now)}", "yellow")
     if stats is not None and stats.running:
         _field("running", ", ".join(f"{count:,} {task_type}" for task_type, count in sorted(stats.running.items())))
     for label, value in labelled(own).items():

@@ -17,7 +17,6 @@ from fairlead.admin.facade import Facade
 from fairlead.admin.stats import Standing, standing
 from fairlead.admin.workers.api import WorkerShown, worker_shown
 from fairlead.cli import task_json
-from fairlead.cli.commands.workers import WORKER_STYLES
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, reached
 from fairlead.cli.output import (
     Cell,
@@ -30,12 +29,13 @@ from fairlead.cli.output import (
     write_json,
     write_styled,
 )
-from fairlead.cli.tables import URGENT, summary
+from fairlead.cli.tables import URGENT, WORKER_STYLES, summary
 from fairlead.cli.times import ago, brief
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
 from fairlead.core.secret_mask import masked
 from fairlead.core.task import Priority, State, Task
+from fairlead.core.validation import span_of
 from fairlead.engine.metrics.throughput import Throughput
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.stats import Stats
@@ -359,9 +359,10 @@ def top(
             _write_once(masked(connection.url), seen)
         else:
             # A system without such terminals has been refused already.
-            from fairlead.cli.terminal import watch
+            from fairlead.cli.terminal import now, watch
 
-            watch(engine, masked(connection.url), seen, interval)
+            view = first_view(masked(connection.url), span_of("interval", interval), seen, now())
+            watch(view, lambda: run_inline(survey(engine)), frame, interval)
 
 
 def _check_terminal(*, as_json: bool) -> None:

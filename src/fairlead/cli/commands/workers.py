@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from cyclopts import App, Parameter
 
@@ -13,7 +13,7 @@ from fairlead.admin.workers.service import Workers
 from fairlead.cli import tables, task_json
 from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached, whole
 from fairlead.cli.output import Cell, Column, complain, write, write_json, write_styled, write_table
-from fairlead.cli.tables import STYLES
+from fairlead.cli.tables import STYLES, WORKER_STYLES
 from fairlead.cli.times import ago, brief
 from fairlead.core.errors import FairleadError, InvalidSettings, StoreError
 from fairlead.core.health.autoscale import WITHIN
@@ -25,7 +25,6 @@ from fairlead.engine.worker_records import WorkerRecord, WorkerState
 from fairlead.engine.worker_tasks import LostTask, WorkerReport
 from fairlead.wire.text import iso
 
-WORKER_STYLES: Final = {"active": "green", "paused": "yellow", "draining": "yellow", "dead": "red"}
 """By the word for how a worker stands."""
 
 _Names: TypeAlias = Annotated[str, Parameter(name="WORKER", help="Ids or names of one or more workers.")]

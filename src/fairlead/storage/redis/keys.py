@@ -64,7 +64,6 @@ from fairlead.core.identity import TaskId, place_of, slot_of
 from fairlead.core.instant import Instant
 from fairlead.core.task import Lane, Priority, Spec, State, Status, Task
 from fairlead.storage.quarantine import UNDECODABLE, Damage
-from fairlead.storage.redis.client.resp import Word
 
 CODES: Final = {
     State.SCHEDULED: "s",
@@ -207,7 +206,7 @@ def absent_key(key: bytes) -> bytes:
     return key[: key.index(b"}") + 1] + b"!"
 
 
-def moment_word(now: Instant | None) -> Word:
+def moment_word(now: Instant | None) -> str | Instant:
     """A moment as scripts take it; None is the server's own clock, in the script."""
     return "" if now is None else now
 

@@ -38,7 +38,7 @@ from fairlead.worker.keeper.lease_renewal import (
     lateness_of,
     moment_of,
 )
-from fairlead.worker.keeper.process import HEADER, Orders, forget, frame, hand_over
+from fairlead.worker.keeper.pipe import HEADER, Orders, forget, frame, hand_over
 
 log = Logger("fairlead.worker")
 

@@ -20,7 +20,7 @@ from fairlead.storage.credentials import Named
 from fairlead.storage.open import open_store
 from fairlead.storage.protocol import OneWriter
 from fairlead.storage.values import Beat, Pulse
-from fairlead.worker.keeper.process import forget
+from fairlead.worker.keeper.pipe import forget
 
 LOOK_INTERVAL: Final = 1.0
 """How often, in seconds, a keeper looks whether cancel was asked."""
