@@ -68,6 +68,7 @@ def test_a_keeper_of_leases_that_dozes_imports_next_to_nothing() -> None:
         "fairlead._version",
         "fairlead.worker",
         "fairlead.worker.keeper",
+        "fairlead.worker.keeper.pipe",
         "fairlead.worker.keeper.process",
     }
     assert {"asyncio", "logging", "msgspec", "pathlib", "re", "threading", "typing"}.isdisjoint(imported)
