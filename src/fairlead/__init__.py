@@ -52,9 +52,12 @@ if TYPE_CHECKING:
     )
     from fairlead.core.queues.order import Strict, Weighted
     from fairlead.core.settings import CEILINGS_BY_PRIORITY
+    from fairlead.core.submission import Submission
     from fairlead.core.task import Failure, Priority, State
     from fairlead.engine.metrics.collector import Metrics
     from fairlead.worker.context import TaskContext, current_task
+    from fairlead.worker.providers import Depends
+    from fairlead.worker.resources import Middleware
 
 _HOMES = {
     "core.errors": (
@@ -78,6 +81,7 @@ _HOMES = {
     ),
     "core.queues.order": ("Strict", "Weighted"),
     "core.settings": ("CEILINGS_BY_PRIORITY",),
+    "core.submission": ("Submission",),
     "core.task": ("Failure", "Priority", "State"),
     "engine.metrics.collector": ("Metrics",),
     "app.app": ("Fairlead",),
@@ -102,6 +106,8 @@ _HOMES = {
     ),
     "app.task_info": ("TaskInfo",),
     "worker.context": ("TaskContext", "current_task"),
+    "worker.providers": ("Depends",),
+    "worker.resources": ("Middleware",),
 }
 """Where each name comes from, which is imported when it is first asked for."""
 
@@ -131,6 +137,7 @@ __all__ = [
     "CircuitSettings",
     "Defaults",
     "DelayCeilings",
+    "Depends",
     "Failure",
     "Fairlead",
     "FairleadError",
@@ -139,6 +146,7 @@ __all__ = [
     "InvalidTask",
     "LeaseLost",
     "Metrics",
+    "Middleware",
     "PayloadTooLarge",
     "Priority",
     "PriorityDefaults",
@@ -157,6 +165,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "Strict",
+    "Submission",
     "TaskContext",
     "TaskFailed",
     "TaskHandle",

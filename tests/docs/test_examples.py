@@ -21,7 +21,13 @@ EXAMPLE, *FURTHER = (block for block in blocks(ROOT / "docs" / "quickstart.md") 
 (README_EXAMPLE,) = (block for block in blocks(ROOT / "README.md") if block.language == "python")
 RUNNABLE = [
     block
-    for page in ("schedule-tasks.md", "test-your-tasks.md", "use-the-in-process-queue.md", "write-handlers.md")
+    for page in (
+        "resources-and-middleware.md",
+        "schedule-tasks.md",
+        "test-your-tasks.md",
+        "use-the-in-process-queue.md",
+        "write-handlers.md",
+    )
     for block in blocks(HOW_TO / page)
     if block.language == "python"
 ]

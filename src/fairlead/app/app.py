@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from fairlead.app.connection import Connection, Link, completed, connect
@@ -26,6 +27,7 @@ from fairlead.storage.open import is_postgres, is_redis
 from fairlead.worker.handlers import Handler
 from fairlead.worker.isolation.pool import location
 from fairlead.worker.process import Service, serve
+from fairlead.worker.resources import Middleware, Overrides, Resources
 from fairlead.worker.slots import WorkerSlots
 from fairlead.worker.source import EngineSource, Source
 from fairlead.worker.worker import Worker, WorkerSettings
@@ -65,14 +67,20 @@ class Fairlead(Producer):
         api_key: str | None = None,
         credentials: Credentials | None = None,
         journal_credentials: Credentials | None = None,
+        lifespan: Callable[[Fairlead], AbstractAsyncContextManager[Any]] | None = None,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         """What is not given comes from the configuration: FAIRLEAD_* variables, fairlead.toml, defaults.
 
         The store may be a server: `https://host`, with a key to it as `api_key`. To Redis and PostgreSQL, `credentials`
         gives a password, or a user name and a password, for each new connection. What cannot be right is refused here,
         with InvalidSettings; nothing is opened yet.
+
+        `lifespan` is entered in each worker, and in each process of its isolated handlers, before the first task;
+        what it yields is `TaskContext.state`. `middleware` sees each submit and surrounds each attempt, the first one
+        outermost.
         """
-        super().__init__(self.connection)
+        super().__init__(self.connection, Resources(self, lifespan, middleware))
         _check_app(store, journal, settings, observers, api_key)
         told = completed(store, settings, journal, api_key, credentials, journal_credentials)
         self.settings = told.settings
@@ -147,6 +155,7 @@ class Fairlead(Producer):
             memory_limit=memory_limit,
             retry_on=retry_on,
             reject_on=reject_on,
+            resources=self.handlers.resources,
         )
         if circuit is not None:
             check_circuit(f"task {handler.type}: circuit", circuit)
@@ -299,15 +308,16 @@ class Fairlead(Producer):
             )
         return Exposed(worker, await listen(self.metrics, host, port))
 
-    def testing(self, *, patience: Duration = 10.0) -> Rehearsal:
+    def testing(self, *, overrides: Overrides | None = None, patience: Duration = 10.0) -> Rehearsal:
         """A context in which tasks run in this process, in memory, on a clock that the test moves.
 
         A handler that has run for `patience` of real time, which is seconds or a timedelta, is taken to hang, and times
-        out.
+        out. `overrides` puts other providers in the place of some, and another lifespan in that of the app's:
+        `{session: fake_session}`.
         """
         from fairlead.app.testing import Rehearsal
 
-        return Rehearsal(self.handlers, self.settings, self._swap, self._declared_schedules, patience)
+        return Rehearsal(self.handlers, self.settings, self._swap, self._declared_schedules, patience, overrides or {})
 
     @property
     def journal(self) -> str | None:

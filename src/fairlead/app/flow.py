@@ -128,8 +128,9 @@ def _laid_out(flow: Step) -> tuple[list[Call[Any]], list[Submission]]:
                 return after
             case Group(steps=steps):
                 return tuple(position for one in steps for position in lay_out(one, after))
-            case Call(submission=submission):
+            case Call():
                 calls.append(step)
+                submission = step.submitted
                 submissions.append(replace(submission, after=(*submission.after, *after)))
                 return (len(calls) - 1,)
 

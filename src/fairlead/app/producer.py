@@ -19,14 +19,15 @@ from fairlead.core.submission import Submission
 from fairlead.core.validation import shown
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.worker.handlers import Handlers, check_text, odd_number
+from fairlead.worker.resources import Resources
 
 
 class Producer(Operated):
     """The side of an app that submits and looks tasks up by name and by id."""
 
-    def __init__(self, connect: Callable[[], Link]) -> None:
+    def __init__(self, connect: Callable[[], Link], resources: Resources) -> None:
         super().__init__(connect)
-        self.handlers = Handlers()
+        self.handlers = Handlers(resources=resources)
         self._definitions: dict[str, TaskDefinition[..., Any]] = {}
 
     def handle(self, task_id: str) -> TaskHandle[Any]:
@@ -57,7 +58,7 @@ class Producer(Operated):
     async def _submit(
         self, engine: Facade, definition: TaskDefinition[..., Any] | None, submission: Submission
     ) -> TaskHandle[Any]:
-        submitted = await engine.submit(submission)
+        submitted = await engine.submit(self.handlers.resources.submitted(submission))
         warn_of(submission.type, await engine.doubts(submitted))
         if definition is not None:
             return definition.held(submitted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import logging
 import time
@@ -75,6 +76,11 @@ class Call(Struct, Generic[R], frozen=True):
     submission: Submission
     definition: TaskDefinition[Any, R]
 
+    @property
+    def submitted(self) -> Submission:
+        """What is submitted of it, once the middleware has seen it."""
+        return self.definition.handler.resources.submitted(self.submission)
+
 
 class TaskDefinition(Generic[P, R]):
     """A task type: submitting it has a worker call its function."""
@@ -121,14 +127,18 @@ class TaskDefinition(Generic[P, R]):
             return replace(self._template, parameters=parameters)
         return replace(self._template, parameters=parameters, concurrency_key=_key(self._key_of(*args, **kwargs)))
 
+    def _submitted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Submission:
+        """What is submitted of a call, once the middleware has seen it."""
+        return self.handler.resources.submitted(self._submission(args, kwargs))
+
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Have a worker call the function with these arguments; the task is stored when this returns."""
-        submission = self._submission(args, kwargs)
+        submission = self._submitted(args, kwargs)
         return await self._submit(await self._connect().engine(), submission)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit`, from synchronous code."""
-        submission = self._submission(args, kwargs)
+        submission = self._submitted(args, kwargs)
         return run_inline(self._submit(self._connect().inline(), submission))
 
     async def _submit(self, engine: Facade, submission: Submission) -> TaskHandle[R]:
@@ -162,7 +172,7 @@ class TaskDefinition(Generic[P, R]):
 
         The connection is psycopg's, asyncpg's or SQLAlchemy's, asynchronous. A queue's bound is not checked.
         """
-        submission = self._submission(args, kwargs)
+        submission = self._submitted(args, kwargs)
         engine = await self._connect().engine()
         task = await engine.prepare(submission)
         await add_in(connection, self._connect().url, task, engine.clock.now())
@@ -170,7 +180,7 @@ class TaskDefinition(Generic[P, R]):
 
     def submit_in_sync(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit_in`, on a synchronous connection of psycopg's or SQLAlchemy's."""
-        submission = self._submission(args, kwargs)
+        submission = self._submitted(args, kwargs)
         engine = self._connect().inline()
         task = run_inline(engine.prepare(submission))
         add_in_sync(connection, self._connect().url, task, engine.clock.now())
@@ -178,7 +188,7 @@ class TaskDefinition(Generic[P, R]):
 
     def _submissions(self, calls: Iterable[Call[R]]) -> list[Submission]:
         try:
-            submissions = [call.submission for call in calls]
+            submissions = [call.submitted for call in calls]
         except (AttributeError, TypeError):
             raise InvalidTask("calls", f"calls {shown(calls)} are not calls; make each with task.call(…)") from None
         for submission in submissions:
@@ -197,6 +207,16 @@ class TaskDefinition(Generic[P, R]):
                 raise answer
             handles.append(self.held(answer))
         return handles
+
+    def _check_providers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise TypeError for a direct call that leaves to a provider what only an attempt makes with it."""
+        if not (providers := self.handler.signature.providers):
+            return
+        given = inspect.signature(self._function).bind_partial(*args, **kwargs).arguments
+        if missing := [name for name in providers if name not in given]:
+            raise TypeError(
+                f"{self.__qualname__}() is called directly, where no provider runs: pass {missing[0]}=…, or submit it"
+            )
 
     @property
     def link(self) -> Link:
@@ -228,6 +248,7 @@ class CoroutineTask(TaskDefinition[P, R]):
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now, as if it were not a task."""
+        self._check_providers(args, kwargs)
         result: R = await self._function(*args, **kwargs)
         return result
 
@@ -237,6 +258,7 @@ class FunctionTask(TaskDefinition[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now, as if it were not a task."""
+        self._check_providers(args, kwargs)
         result: R = self._function(*args, **kwargs)
         return result
 

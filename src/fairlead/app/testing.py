@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from fairlead.admin.engine import AdminEngine
@@ -24,6 +24,7 @@ from fairlead.storage.values import Filter
 from fairlead.worker.attempt import Attempt, Stop
 from fairlead.worker.handlers import Handlers
 from fairlead.worker.keeper.keeper import Failed, Listener
+from fairlead.worker.resources import Overrides
 from fairlead.worker.source import EngineSource
 from fairlead.worker.worker import Worker, WorkerSettings
 
@@ -48,10 +49,12 @@ class Rehearsal:
         swap: Callable[[Way], Way],
         schedules: Mapping[str, Schedule] | None = None,
         patience: Duration = 10.0,
+        overrides: Overrides = MappingProxyType({}),
     ) -> None:
         self._patience = to_seconds(setting_of("patience", patience, least=1))
         self._handlers = handlers
         self._schedules = schedules or {}
+        self._overrides = dict(overrides)
         self._settings = settings
         self._swap = swap
         self._former: Way | None = None
@@ -99,15 +102,21 @@ class Rehearsal:
             await sweeper.once()
             ready = await engine.find(Filter(states=frozenset({State.QUEUED})), limit=_EVERY_CAPABILITY_OF)
             worker = self._worker(engine, ready)
-            try:
-                started = await worker.once() if ready else 0
-                await worker.finish(self._keep_time)
-            finally:
-                await worker.close()
+            started = await self._once(worker) if ready else 0
             attempts += started
             if not started:
                 return attempts
         raise RuntimeError(f"tasks still become ready after {_ROUNDS} rounds; does a task submit itself for ever?")
+
+    async def _once(self, worker: Worker) -> int:
+        """Run as many ready tasks as there is room for; how many attempts were made."""
+        try:
+            async with worker.opened():
+                started = await worker.once()
+                await worker.finish(self._keep_time)
+                return started
+        finally:
+            await worker.close()
 
     async def run_all(self) -> int:
         """`run`, and let time pass to each next due task, until none waits; how many attempts were made."""
@@ -164,7 +173,7 @@ class Rehearsal:
         )
         # No attempt is to wait for another one, of whatever kind: they run in the order in which they were claimed.
         settings = WorkerSettings(concurrency=_AT_ONCE, thread_concurrency=_AT_ONCE, isolated_concurrency=_AT_ONCE)
-        return Worker(source, self._handlers, _NoKeeper(), settings)
+        return Worker(source, self._handlers.overridden(self._overrides), _NoKeeper(), settings)
 
 
 def _began(attempt: Attempt) -> float:

@@ -31,6 +31,7 @@ from fairlead.worker.isolation import fork_guard
 from fairlead.worker.isolation.fork_guard import Birthplace
 from fairlead.worker.isolation.pool import Cells, ProcessDied
 from fairlead.worker.outcome import InvalidArguments, called, completed, failed, invalid_arguments
+from fairlead.worker.resources import Portal
 
 # Named here for every attempt to come, as in `fairlead.core.task`.
 _LOOP: Final = HandlerPlace.LOOP
@@ -75,13 +76,17 @@ class Attempt:
     ) -> None:
         """`on_free` is called once, when what the attempt runs on is free again."""
         self.task = task
-        self._context = TaskContext(task, on_progress)
+        self._context = TaskContext(task, on_progress, handler)
         self._handler = handler
         self._threads = threads
         self._cells = cells
         self._on_free = on_free
         if handler.place is not _PROCESS:
             self.deadline = time.monotonic() + task.status.timeout / SECOND
+
+    def equip(self, state: object, portal: Portal) -> None:
+        """Give it what the app's lifespan has yielded, and its thread a way to the event loop."""
+        self._context.equip(state, portal)
 
     async def run(self) -> Outcome | None:
         """How the attempt ended; None when its lease is lost, so that there is nothing to say. Raises nothing."""
@@ -129,7 +134,7 @@ class Attempt:
         if self._stop is not None and (self._stop is not Stop.CANCEL or why is Stop.CANCEL):
             return
         self._stop = why
-        self._context.cancel_asked = True
+        self._context.stopped(self._outcome)
         if why is not Stop.CANCEL:
             self._stopped_at = time.monotonic()
         if self._running is not None and not (self._in_thread and why is Stop.CANCEL):
@@ -148,7 +153,7 @@ class Attempt:
         """What the attempt does: the handler itself if it runs on the event loop, else what has it run elsewhere."""
         if self._handler.place is not _LOOP:
             return self._run_elsewhere()
-        steps = self._handler.function(**self._arguments())
+        steps = self._handler.run(**self._arguments())
         return steps if type(steps) is CoroutineType else _awaited(steps)
 
     async def _run_elsewhere(self) -> Outcome:

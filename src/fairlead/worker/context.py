@@ -5,11 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from fairlead.core.events import Outcome
 from fairlead.core.identity import TaskId, trace_id_of
+from fairlead.core.lifecycle import decide
+from fairlead.core.settings import Rules
 from fairlead.core.task import Progress, Task
 from fairlead.core.validation import shown
+
+if TYPE_CHECKING:
+    from fairlead.worker.handlers import Handler
+    from fairlead.worker.resources import Portal
+
+T = TypeVar("T")
+Kind: TypeAlias = type[T]
+"""As the class below has a `type` of its own."""
 
 _MESSAGE_LIMIT: Final = 500
 
@@ -17,11 +28,19 @@ _MESSAGE_LIMIT: Final = 500
 class TaskContext:
     """One attempt, as its handler sees it."""
 
-    def __init__(self, task: Task, report: Callable[[Task, Progress], None]) -> None:
+    # How every attempt stands at first: said of the class, it need not be said of each.
+    cancel_asked = False
+    """Whether the attempt should stop: cancel was asked, its time is up, or its lease is lost."""
+    _is_stopped = False
+    _said: Outcome | None = None
+    """What will be said of the attempt that is stopped, whatever its handler makes of it."""
+    _state: object = None
+    _portal: Portal | None = None
+
+    def __init__(self, task: Task, report: Callable[[Task, Progress], None], handler: Handler) -> None:
         self._task = task
         self._report = report
-        self.cancel_asked = False
-        """Whether the attempt should stop: cancel was asked, its time is up, or its lease is lost."""
+        self._handler = handler
 
     @property
     def id(self) -> str:
@@ -49,6 +68,49 @@ class TaskContext:
     def after(self) -> tuple[TaskId, ...]:
         """The tasks that this one waited for; `Fairlead.parents` gives them."""
         return () if self._task.spec.after is None else self._task.spec.after.tasks
+
+    def state(self, kind: Kind[T]) -> T:
+        """What the app's lifespan has yielded, which must be of this type: `ctx.state(State).pool`."""
+        if self._handler.resources.lifespan is None:
+            raise LookupError("the app has no lifespan, so there is no state; give it one: Fairlead(…, lifespan=…)")
+        if not isinstance(self._state, kind):
+            raise TypeError(
+                f"the app's lifespan yielded {shown(self._state)}, which is no {kind.__qualname__}; ask for what it "
+                f"yields"
+            )
+        return self._state
+
+    def is_final(self, error: BaseException) -> bool:
+        """Whether the attempt that ends with this error is the task's last: no retry is left, or none would help.
+
+        Ask in a middleware, before the attempt has ended. It is False where the task goes on elsewhere.
+        """
+        # Imported by those who ask: it imports the handlers, which import this.
+        from fairlead.worker.outcome import failed
+
+        said = self._said if self._is_stopped else failed(self._handler, error)
+        if said is None:
+            return False
+        now = self._task.status.started_at or 0
+        status = decide(self._task, said, now, rules=Rules())
+        return status is None or status.state.ended
+
+    def stopped(self, outcome: Outcome | None) -> None:
+        """Take note that the attempt should stop, and of what will be said of it."""
+        self.cancel_asked = self._is_stopped = True
+        self._said = outcome
+
+    def equip(self, state: object, portal: Portal | None) -> None:
+        """Take in what the lifespan has yielded, and the way to the event loop that it lives on."""
+        self._state = state
+        self._portal = portal
+
+    @property
+    def portal(self) -> Portal:
+        """The way from the handler's thread to the event loop."""
+        if self._portal is None:
+            raise RuntimeError("there is no event loop for what is asynchronous around this handler")
+        return self._portal
 
     def log_fields(self) -> dict[str, object]:
         """What log lines should say of the task."""

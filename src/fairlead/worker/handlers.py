@@ -6,6 +6,7 @@ a `msgspec.Raw` holds as it stands.
 
 from __future__ import annotations
 
+import copy
 import enum
 import functools
 import inspect
@@ -24,6 +25,8 @@ from fairlead.core.identity import check_name
 from fairlead.core.instant import LATEST
 from fairlead.core.retry import derives
 from fairlead.core.validation import bad_setting, check_count, check_flag, shown
+from fairlead.worker.providers import Provider
+from fairlead.worker.resources import NO_RESOURCES, Overrides, Resources, wrapped
 
 
 class HandlerPlace(enum.Enum):
@@ -49,6 +52,7 @@ class Handler:
         memory_limit: int | None = None,
         retry_on: Iterable[type[BaseException]] = (Exception,),
         reject_on: Iterable[type[BaseException]] = (),
+        resources: Resources = NO_RESOURCES,
     ) -> None:
         self.type = check_name("type", task_type)
         if not callable(function):
@@ -60,6 +64,11 @@ class Handler:
             raise InvalidSettings(f"task {task_type}: memory_limit needs a process of its own; add isolate=True")
         self.function = function
         self.signature = Signature(function)
+        self.resources = resources
+        self.run = function
+        """What is called in an attempt: the function, with what surrounds it if anything does."""
+        if resources.around or self.signature.providers:
+            self.run = wrapped(function, resources.around, self.signature.providers)
         self.is_async = inspect.iscoroutinefunction(function)
         self.memory_limit = memory_limit
         self._retry_on: tuple[type[BaseException], ...] = _errors(f"task {task_type}: retry_on", retry_on)
@@ -68,6 +77,18 @@ class Handler:
             self.place = HandlerPlace.PROCESS
         else:
             self.place = HandlerPlace.LOOP if self.is_async else HandlerPlace.THREAD
+
+    def overridden(self, overrides: Overrides) -> Handler:
+        """The same handler with other providers; an isolated one that has them runs here, where they are."""
+        providers = self.signature.providers
+        if not overrides.keys() & {*providers.values(), self.resources.lifespan}:
+            return self
+        other = copy.copy(self)
+        changed = {name: overrides.get(provider, provider) for name, provider in providers.items()}
+        if providers:
+            other.run = wrapped(self.function, self.resources.around, changed)
+        other.place = HandlerPlace.LOOP if self.is_async else HandlerPlace.THREAD
+        return other
 
     def is_retriable(self, error: BaseException) -> bool:
         """Whether another attempt may help against this error."""
@@ -94,7 +115,9 @@ def _errors(name: str, said: object) -> tuple[type[BaseException], ...]:
 class Handlers:
     """The handlers of an app, one per task type."""
 
-    def __init__(self, handlers: Iterable[Handler] = ()) -> None:
+    def __init__(self, handlers: Iterable[Handler] = (), resources: Resources = NO_RESOURCES) -> None:
+        self.resources = resources
+        """What they share."""
         self._by_type: dict[str, Handler] = {}
         for handler in handlers:
             self.add(handler)
@@ -111,6 +134,20 @@ class Handlers:
         """Raise InvalidSettings if an annotation of a handler cannot be used."""
         for handler in self._by_type.values():
             handler.signature.check()
+
+    def overridden(self, overrides: Overrides) -> Handlers:
+        """The same handlers with other providers, and another lifespan."""
+        if not overrides:
+            return self
+        return Handlers(
+            (each.overridden(overrides) for each in self._by_type.values()), self.resources.overridden(overrides)
+        )
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether each is called as it is, with nothing around it and nothing to share."""
+        plain = all(handler.run is handler.function for handler in self._by_type.values())
+        return plain and self.resources.lifespan is None
 
     @property
     def types(self) -> frozenset[str]:
@@ -132,12 +169,19 @@ class Signature:
             raise InvalidSettings(
                 f"task {shown(function)} has no signature that Python knows; write a def that calls it"
             ) from None
+        self.providers: dict[str, Callable[..., Any]] = {}
+        """What fills parameters that are no arguments of the task, by their names."""
         for parameter in self._signature.parameters.values():
+            if isinstance(parameter.default, Provider):
+                self.providers[parameter.name] = parameter.default.function
             if parameter.kind not in (*_NAMED, inspect.Parameter.VAR_KEYWORD):
                 raise InvalidSettings(
                     f"task {function.__qualname__}: parameter {parameter} has no name to be stored under; "
                     f"take a named list instead"
                 )
+        if self.providers:
+            arguments = [each for each in self._signature.parameters.values() if each.name not in self.providers]
+            self._signature = self._signature.replace(parameters=arguments)
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """A call as a JSON object; raises InvalidTask, with the path, when it does not fit the signature."""
@@ -159,6 +203,7 @@ class Signature:
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, in the order of the signature; raises TypeError when they do not fit it."""
+        self._check_names(kwargs.keys())
         arguments = dict(self._signature.bind(*args, **kwargs).arguments)
         if self._rest is not None:
             arguments |= arguments.pop(self._rest, {})
@@ -168,8 +213,13 @@ class Signature:
         """The keyword arguments in a JSON object; raises InvalidTask, with the path, when they do not fit."""
         try:
             return asdict(self._read(parameters)) if self._is_plain else self._values(parameters)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InvalidTask("parameters", f"parameters do not fit {self._name}(): {error}") from None
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        """Raise ValueError if one of these arguments is for a provider to make."""
+        for name in self.providers.keys() & set(names):
+            raise ValueError(f"{name} is made by {Provider(self.providers[name])} when the task runs; leave it out")
 
     encode_result: Callable[[Any], bytes] = staticmethod(_encode)
     """What a handler returned, as JSON; raises TypeError when it has no JSON form."""
@@ -188,6 +238,7 @@ class Signature:
             values = {name: value for name, value in values.items() if value is not UNSET}
         if self._rest is not None:
             further = _decode_raw(parameters)
+            self._check_names(further)
             values |= {name: self._further(name, further[name]) for name in further.keys() - set(self._fields)}
         return values
 

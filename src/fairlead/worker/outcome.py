@@ -23,6 +23,7 @@ from fairlead.core.retry import derives, error_name, error_names, name_of
 from fairlead.core.task import Failure
 from fairlead.core.validation import delay_of, is_deeper
 from fairlead.worker.handlers import Handler, check_syntax, children, odd_number
+from fairlead.worker.resources import Portal, blamed
 
 _WORDS_LIMIT: Final = 3_000
 _TRACE_LIMIT: Final = 20_000
@@ -67,13 +68,16 @@ def called(handler: Handler, arguments: Mapping[str, Any]) -> Completed | Failed
         return failed(handler, error)
 
 
-def call(handler: Handler, arguments: Mapping[str, Any]) -> Any:
-    """What a handler returns that is called here; what traces this thread is as it was before."""
+def call(handler: Handler, arguments: Mapping[str, Any], portal: Portal = asyncio.run) -> Any:
+    """What a handler returns that is called here; what traces this thread is as it was before.
+
+    A coroutine is run by `portal`.
+    """
     trace, profile = sys.gettrace(), sys.getprofile()
     try:
         if handler.is_async:
-            return asyncio.run(handler.function(**arguments))
-        return handler.function(**arguments)
+            return portal(handler.run(**arguments))
+        return handler.run(**arguments)
     except StopIteration as error:
         # As Python has it for a coroutine: a task fares the same wherever its handler runs.
         raise RuntimeError("the handler raised StopIteration") from error
@@ -133,7 +137,9 @@ def _judged(handler: Handler, error: BaseException, retriable: bool) -> Failed:
 
 def _words(error: BaseException) -> str:
     try:
-        return _cut(str(error), _WORDS_LIMIT)
+        words = _cut(str(error), _WORDS_LIMIT)
+        who = blamed(error)
+        return words if who is None else f"{words} ({who})"
     except BaseException as raised:
         return f"its str() raised {name_of(type(raised))}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
@@ -25,6 +25,7 @@ from fairlead.worker.isolation.fork_guard import hear_again, stay
 from fairlead.worker.isolation.pool import READY_WITHIN, Cells
 from fairlead.worker.keeper.keeper import Keeper
 from fairlead.worker.outcome import unsettled
+from fairlead.worker.resources import portal_to
 from fairlead.worker.slots import Slots, WorkerSlots, cores, usual_capacity
 from fairlead.worker.source import Outage, Registration, Source
 from fairlead.worker.spans import Traces
@@ -120,7 +121,16 @@ class Worker:
         self._keeper = keeper
         self._settings = settings or WorkerSettings()
         self._threads = Threads()
-        self._cells = Cells(self._settings.app, keeper.allow, self._settings.ready)
+        self._cells = Cells(
+            self._settings.app,
+            keeper.allow,
+            self._settings.ready,
+            _LAST_WORDS if handlers.resources.lifespan is not None else 0.0,
+        )
+        self._equips = not handlers.are_plain
+        self._state: object = None
+        """What the lifespan has yielded."""
+        self._startup: asyncio.Timeout | None = None
         self._slots = WorkerSlots(handlers, self._settings.capacities, source.interval)
         self._busy = asyncio.Event()
         """Cleared when nothing runs: then no attempt's time is up, and none has anything to report."""
@@ -148,9 +158,36 @@ class Worker:
         if self._leaving.is_set():
             self._leaving_now.set()
         self._leaving.set()
+        if self._startup is not None:
+            self._startup.reschedule(0)
 
     async def run(self) -> None:
-        """Work until asked to leave, then drain."""
+        """Work until asked to leave, then drain; all within the lifespan of the app."""
+        async with contextlib.AsyncExitStack() as stack:
+            if self._handlers.resources.lifespan is not None and not await self._opens(stack):
+                return
+            await self._work()
+
+    async def _opens(self, stack: contextlib.AsyncExitStack) -> bool:
+        """Enter the lifespan, to be left with the stack; whether that was done before the worker was asked to leave."""
+        try:
+            async with asyncio.timeout(None) as self._startup:
+                self._state = await stack.enter_async_context(self._handlers.resources.open())
+        except TimeoutError:
+            if not self._leaving.is_set():
+                raise
+            return False
+        finally:
+            self._startup = None
+        return True
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Within the lifespan of the app, for those who do not `run` the worker but have it claim `once`."""
+        async with self._handlers.resources.open() as self._state:
+            yield
+
+    async def _work(self) -> None:
         await self._keeper.start(self._heard, self._beat_failed)
         registration = Registration(self._source, self._slots, lambda: len(self._attempts), self._beat_failed)
         present = asyncio.create_task(registration.keep(self._leaving, self.leave))
@@ -297,6 +334,8 @@ class Worker:
             self._heard(task_id, Pulse.LOST)
         attempt = Attempt(task, handler, self._threads, self._cells, self._progressed, slots.give_back)
         self._attempts[task_id] = attempt
+        if self._equips:
+            attempt.equip(self._state, portal_to(loop))
         if self._leaving.is_set():
             attempt.stop(Stop.HAND_BACK)
         attempt.life = life = loop.create_task(self._live(attempt))

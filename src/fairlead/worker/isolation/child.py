@@ -5,7 +5,9 @@ Run as `python -m fairlead.worker.isolation.child DESCRIPTOR`, where the descrip
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import contextvars
 import ctypes
 import importlib
 import os
@@ -15,7 +17,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import ModuleType
 from typing import Any, Final, NoReturn, TextIO
 
@@ -44,6 +46,7 @@ from fairlead.worker.isolation.pool import (
 )
 from fairlead.worker.logs import start_logging
 from fairlead.worker.outcome import InvalidArguments, call, completed, failed, invalid_arguments
+from fairlead.worker.resources import OnLoop, Resources
 from fairlead.worker.spans import adopt
 
 _MAIN: Final = "__fairlead_main__"
@@ -80,7 +83,7 @@ class Channel:
         os.register_at_fork(after_in_child=self._abandon)
 
     def hear(self) -> bytes:
-        """The next message, to which all that is said belongs from now on; leaves when there is none."""
+        """The next message, to which all that is said belongs from now on; raises EOFError when there is none."""
         header = self._read(HEADER)
         message = self._read(int.from_bytes(header[IDENTITY:], "big"))
         with self._saying:
@@ -128,7 +131,7 @@ class Channel:
             self.stay()
             if not part:
                 # The worker has no more to say: that is how a cell ends.
-                _exit(0)
+                raise EOFError
             parts += part
         return bytes(parts)
 
@@ -193,8 +196,20 @@ class CellProcess:
         self._main: ModuleType | None = None
         self._main_file: str | None = None
         self._app: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """One for the life of the process: what handlers keep open, such as a pool, belongs to it."""
+        self._lifespans: dict[Resources, OnLoop] = {}
 
     def serve(self) -> NoReturn:
+        """Run jobs until there are no more, then leave what was entered for them, and exit."""
+        try:
+            self._serve()
+        except EOFError:
+            for lifespan in self._lifespans.values():
+                lifespan.__exit__(None, None, None)
+            _exit(0)
+
+    def _serve(self) -> NoReturn:
         setup = msgspec.msgpack.decode(self._channel.hear(), type=Setup)
         sys.path[:] = setup.path
         self._main_file = setup.main
@@ -214,13 +229,14 @@ class CellProcess:
     def _outcome(self, job: Job, identity: bytes) -> Completed | Failed:
         try:
             handler = self._handler(job)
+            state = self._state_for(handler.resources)
         except BaseException as error:
             self._channel.say(identity, Begun())
             return Failed(failure=_not_loaded(job, error))
         self._channel.say(identity, Begun())
         try:
             with _MemoryLimit(job.memory_limit):
-                return completed(handler, self._called(handler, job, identity))
+                return completed(handler, self._called(handler, job, identity, state))
         except InvalidArguments as error:
             return invalid_arguments(error.reason)
         except MemoryError:
@@ -239,14 +255,39 @@ class CellProcess:
             self._channel.say(identity, Exited(failed(handler, error).failure.message), last=True)
         _exit(code)
 
-    def _called(self, handler: Handler, job: Job, identity: bytes) -> Any:
+    def _called(self, handler: Handler, job: Job, identity: bytes, state: object) -> Any:
         try:
             arguments = handler.signature.decode(job.task.spec.parameters)
         except InvalidTask as error:
             raise InvalidArguments(error) from None
-        enter(TaskContext(job.task, self._reporter(identity)))
+        context = TaskContext(job.task, self._reporter(identity), handler)
+        context.equip(state, self._run)
+        enter(context)
         adopt(job.trace)
-        return call(handler, arguments)
+        return call(handler, arguments, self._run)
+
+    def _state_for(self, resources: Resources) -> object:
+        """What the lifespan of an app has yielded, which is entered for the first of its handlers."""
+        if resources.lifespan is None:
+            return None
+        if resources not in self._lifespans:
+            lifespan = OnLoop(resources.open(), self._run)
+            lifespan.__enter__()
+            self._lifespans[resources] = lifespan
+        return self._lifespans[resources].value
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the event loop of this process."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+        running = self._loop.create_task(coroutine, context=contextvars.copy_context())
+        try:
+            self._loop.run_until_complete(asyncio.wait([running]))
+            return running.result()
+        finally:
+            # One that was not done, because the handler has stopped the loop, must not go on amid the next job.
+            running.cancel()
 
     def _reporter(self, identity: bytes) -> Callable[[Task, Progress], None]:
         def report(task: Task, progress: Progress) -> None:

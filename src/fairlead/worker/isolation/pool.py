@@ -139,9 +139,15 @@ Allow: TypeAlias = Callable[[Task, float], None]
 class Cells:
     """The cells of one worker, started when they are needed."""
 
-    def __init__(self, app: str | None, allow: Allow, ready_within: float = READY_WITHIN) -> None:
-        """`app` is the module that the worker was started with, if it was started with one."""
+    def __init__(
+        self, app: str | None, allow: Allow, ready_within: float = READY_WITHIN, farewell: float = 0.0
+    ) -> None:
+        """`app` is the module that the worker was started with, if it was started with one.
+
+        At the end, cells have `farewell` seconds to leave the app's lifespan.
+        """
         self._app = app
+        self._farewell = farewell
         self._allow = allow
         self._ready_within = ready_within
         self._idle: list[_Cell] = []
@@ -177,6 +183,8 @@ class Cells:
 
     async def close(self) -> None:
         """End all cells."""
+        if self._farewell:
+            await asyncio.gather(*(cell.end(self._farewell) for cell in self._idle))
         for cell in self._idle:
             await cell.kill()
         self._idle.clear()
@@ -261,6 +269,11 @@ class _Cell:
                     raise ProcessDied(_BABBLE)
                 case _:
                     assert_never(message)
+
+    async def end(self, seconds: float) -> None:
+        """Let the process end by itself, which it does when there is no more to hear."""
+        self._writer.close()
+        await asyncio.wait([self._end], timeout=seconds)
 
     async def kill(self) -> None:
         if self._process.returncode is None:
