@@ -161,6 +161,7 @@ def test_stats_count_tasks_by_queue_priority_and_state(folder: Folder) -> None:
     text = folder.quick("stats").out
     assert "no workers" in text
     assert text.startswith("1 scheduled  1 queued\nno workers\nnext task due, or lease or retention ending, in ")
+    assert "\nunserved: 1 in queue default, as no worker is running\n" in text
     assert "\ndefault  high" in text
 
 

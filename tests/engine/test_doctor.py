@@ -134,7 +134,7 @@ async def test_a_queue_near_its_bound_and_one_without_a_worker_are_found(any_sto
     worker = WorkerId("w")
     (bound, unserved) = [each for each in (await bench.engine.diagnose()).findings if each.what == "queue default"]
     assert (bound.level, unserved.level) == (Level.RED, Level.YELLOW)
-    assert "no active worker serves it" in unserved.value
+    assert unserved.value == "2 tasks are ready, and no worker is running"
     await bench.engine.worker_records.register(worker, queues=["default"], capacity=1)
     assert found(await bench.engine.diagnose(), "queue default") == bound
     await bench.engine.queues.change("default", bound=0)

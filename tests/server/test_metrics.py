@@ -9,6 +9,7 @@ import pytest
 
 from fairlead.core.circuit import Circuit, CircuitSettings, CircuitState, opened
 from fairlead.core.events import Completed, Failed
+from fairlead.core.health.unserved import MOST_NAMED, Ability, Fleet, unserved
 from fairlead.core.identity import WorkerId
 from fairlead.core.schedule import Schedule
 from fairlead.core.settings import Settings
@@ -144,6 +145,21 @@ async def test_very_many_types_circuits_and_queues_at_risk_do_not_make_the_page_
     assert page.value("fairlead_dead_letter_alert_threshold", type="other") is None
     assert page.value("fairlead_circuit_state", type="other", state="closed") == 50
     assert page.value("fairlead_tasks_at_risk", queue="other", priority="low") == 50
+
+
+async def test_what_no_worker_could_run_is_told_by_kind_and_of_very_many_few(in_memory: Service) -> None:
+    await in_memory.submit(task_type="render")
+    assert (await scrape(in_memory)).value("fairlead_unserved_tasks", queue="default", type="any", reason="no_workers") == 1
+    many = MOST_NAMES + 50
+    ready = [(Lane(f"queue-{n % 100}", f"type-{n:03}", (), Priority.LOW), 1 + (n == 249), 0) for n in range(many)]
+    ready += [(Lane("queue-0", f"flood-{n}", (), Priority.LOW), 1, 0) for n in range(1_000)]
+    fleet = Fleet([Ability(tuple(f"queue-{n}" for n in range(100)), ("known",), ())])
+    lanes = [LaneTally(lane, {State.QUEUED: count}, oldest_ready=0) for lane, count, _ in ready]
+    stats = stats_of(Tally(lanes=lanes, next_alarm=None), 0, unserved=unserved(fleet, ready, 0))
+    page = read(gauges(stats, 0))
+    types = page.labels("fairlead_unserved_tasks", "type")
+    assert len(types) <= MOST_NAMES + 1 and {"other", "type-249"} < types
+    assert page.value("fairlead_unserved_tasks", queue="queue-0", type="other", reason="other") == 1_003 - MOST_NAMED
 
 
 async def test_the_state_of_a_circuit_is_one_of_three(in_memory: Service) -> None:

@@ -176,6 +176,21 @@ async def test_a_warning_names_no_queue_of_others(caller: Caller) -> None:
     assert not any(name in explained for name in ("theirs", "elsewhere", "free-1", "umbrella"))
 
 
+async def test_what_nobody_could_run_is_told_of_own_queues_only(caller: Caller) -> None:
+    await caller.bind(mine="acme", theirs="umbrella")
+    caller.use("umbrella")
+    await caller.register(queues=["theirs"], task_types=["mail"])
+    await caller.service.submit(queue="theirs", task_type="secret_render")
+    caller.use("acme")
+    await caller.service.submit(queue="mine")
+    told = await caller.service.get("/api/v1/queue/stats")
+    assert [each["reason"] for each in told["by_queue"]["mine"]["unserved"]] == ["queue_unserved"]
+    metrics = (await caller.service.client.get("/metrics")).text
+    assert 'fairlead_unserved_tasks{queue="mine",type="any",reason="queue_unserved"} 1' in metrics
+    for shown in (msgspec.json.encode(told).decode(), metrics):
+        assert "theirs" not in shown and "secret_render" not in shown
+
+
 async def test_who_could_take_an_own_task_is_counted_and_named_only_if_it_is_an_own_worker(caller: Caller) -> None:
     await caller.bind(mine="acme")
     await caller.service.engine.worker_records.register(WorkerId("free-1"), queues=["mine", "elsewhere"], capacity=1)

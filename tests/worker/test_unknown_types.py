@@ -38,8 +38,8 @@ async def test_a_task_of_an_unknown_type_is_left_untouched_and_said_once(
             await eventually(lambda: looks >= 5)
     assert [await crew.engine.get(stranger.id) for stranger in strangers] == strangers
     assert [record.getMessage() for record in caplog.records] == [
-        "3 tasks of type 'stranger' wait in the queues of this worker, which has no handler for them; "
-        "start a worker that has one"
+        "3 tasks of type 'stranger' wait in the queues of this worker, and no live worker can run them; "
+        "start one that has a handler and all capabilities"
     ]
 
 

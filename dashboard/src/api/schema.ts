@@ -744,6 +744,12 @@ export interface QueueStanding {
   paused: boolean;
   /** Whether its settings cannot be read: they were damaged and set aside, or are of a newer version. */
   unreadable: boolean;
+  /** Ready tasks that no live worker could run: none serves the queue, has a handler for the type, or has all that is required. A worker that has just left still counts for one lease length, as it may be starting again. */
+  unserved_tasks: number;
+  /** How many pairs of a task type and a capability set they are of. */
+  unserved_kinds: number;
+  /** Those of which most wait, 10 at most. */
+  unserved: UnservedShown[];
 }
 
 /** Why a task came to its state. */
@@ -1449,6 +1455,22 @@ export interface TypeShown {
   alert_at: number | null;
   /** Whether that number is reached. */
   alert: boolean;
+}
+
+/** Ready tasks of one type and capability set that no live worker could run. */
+export interface UnservedShown {
+  /** Null for all of the queue, whatever their type: no worker serves it. */
+  task_type: string | null;
+  required_capabilities: string[];
+  /** Why, for programs: `no_workers`, `queue_unserved`, `type_unknown` or `capability_missing`. */
+  reason: string;
+  /** What the workers that come nearest lack. */
+  missing_capabilities: string[];
+  tasks: number;
+  /** How long the one has waited that has waited longest. */
+  oldest_age_seconds: number;
+  /** Why, for people. */
+  text: string;
 }
 
 /** Each turn draws the order of the priorities by weight. */

@@ -1,5 +1,12 @@
 import { describe, expect, it } from "vitest";
-import type { CircuitShown, PriorityStanding, QueueStanding, Standing, WorkerShown } from "../api/schema";
+import type {
+  CircuitShown,
+  PriorityStanding,
+  QueueStanding,
+  Standing,
+  UnservedShown,
+  WorkerShown,
+} from "../api/schema";
 import { findings, verdict, type Known } from "./verdict";
 
 const line = (depth = 0, age = 0): PriorityStanding => ({
@@ -38,6 +45,9 @@ function standing(queue: Partial<QueueStanding> = {}, more: Partial<Standing> = 
     types: {},
     paused: false,
     unreadable: false,
+    unserved_tasks: 0,
+    unserved_kinds: 0,
+    unserved: [],
     ...queue,
   };
   return {
@@ -55,6 +65,17 @@ function standing(queue: Partial<QueueStanding> = {}, more: Partial<Standing> = 
     ...more,
   };
 }
+
+const unserved = (more: Partial<UnservedShown> = {}): UnservedShown => ({
+  task_type: null,
+  required_capabilities: [],
+  reason: "queue_unserved",
+  missing_capabilities: [],
+  tasks: 1,
+  oldest_age_seconds: 0,
+  text: "no worker serves it",
+  ...more,
+});
 
 const worker = (more: Partial<WorkerShown> = {}): WorkerShown =>
   ({ worker_id: "w", status: "active", queues: ["mail"], ...more }) as WorkerShown;
@@ -80,6 +101,31 @@ describe("the verdict", () => {
     const [finding] = findings(known(standing({ priorities: lines(1) }), [worker({ status: "draining" })]));
     expect(finding?.text).toBe("No worker serves the queue mail: 1 task is waiting");
     expect(finding?.href).toBe("/queues/mail");
+  });
+
+  it("names a queue without workers once the server says so, not while one starts again", () => {
+    const waiting = { priorities: lines(1) };
+    expect(findings(known(standing(waiting), []))).toEqual([]);
+    const [finding] = findings(
+      known(standing({ ...waiting, unserved: [unserved()], unserved_kinds: 1 }), []),
+    );
+    expect(finding?.text).toBe("No worker serves the queue mail: 1 task is waiting");
+  });
+
+  it("names what no worker could run, by type, and what is missing", () => {
+    const kinds = [
+      unserved({ task_type: "render", reason: "type_unknown", tasks: 3 }),
+      unserved({ task_type: "mail", missing_capabilities: ["eu", "gpu"], tasks: 1 }),
+    ];
+    const told = (...some: UnservedShown[]) =>
+      findings(known(standing({ priorities: lines(4), unserved: some, unserved_kinds: some.length })))[0];
+    expect(told(...kinds)?.text).toBe(
+      "3 tasks of type render in the queue mail cannot start, as no worker has a handler for them, nor run 1 more kind",
+    );
+    expect(decodeURIComponent(told(...kinds)?.href ?? "")).toContain("queue:mail type:render");
+    expect(told(...kinds.slice(1))?.text).toBe(
+      "1 task of type mail in the queue mail cannot start, as no worker has eu and gpu",
+    );
   });
 
   it("names workers that are paused, and the queue that they leave unserved", () => {
@@ -146,7 +192,8 @@ describe("the verdict", () => {
   });
 
   it("begins with the worst and counts the rest", () => {
-    const bad = standing({ priorities: lines(1) }, { paused_types: ["resize"] });
+    const waiting = { priorities: lines(1), unserved: [unserved()], unserved_kinds: 1 };
+    const bad = standing(waiting, { paused_types: ["resize"] });
     const found = findings(known(bad, [worker({ status: "dead" })]));
     expect(found.map((finding) => finding.severity)).toEqual(["bad", "warning", "warning"]);
     expect(verdict(found, bad)).toBe(

@@ -1,6 +1,7 @@
 import {
   type GroupsShown,
   PRIORITIES,
+  type QueueStanding,
   type ScheduleShown,
   type Standing,
   type WorkerShown,
@@ -76,18 +77,42 @@ function quarantined(standing: Standing): Finding[] {
 }
 
 function unserved(standing: Standing, workers: WorkerShown[]): Finding[] {
-  const serving = workers.filter((worker) => worker.status === "active" && !worker.paused);
-  return Object.entries(standing.by_queue)
-    .map(([name, queue]) => ({ name, queue, waiting: sum(queue.priorities) }))
-    .filter(
-      ({ name, queue, waiting }) =>
-        waiting > 0 && !queue.paused && !serving.some((worker) => worker.queues.includes(name)),
-    )
-    .map(({ name, waiting }) => ({
+  const live = workers.filter((worker) => worker.status !== "dead");
+  return Object.entries(standing.by_queue).flatMap(([name, queue]) => {
+    const waiting = sum(queue.priorities);
+    const serving = live.filter((worker) => worker.queues.includes(name));
+    const idle =
+      serving.length > 0 && !serving.some((worker) => worker.status === "active" && !worker.paused);
+    // Without any, the server says so: it knows those that are just starting again.
+    const whole = queue.unserved.some((kind) => kind.task_type === null);
+    if (whole || (idle && waiting > 0 && !queue.paused)) {
+      return [
+        {
+          severity: "bad" as const,
+          text: `No worker serves the queue ${name}: ${plural(waiting, "task")} ${waiting === 1 ? "is" : "are"} waiting`,
+          href: to`/queues/${name}`,
+        },
+      ];
+    }
+    return unrunnable(name, queue);
+  });
+}
+
+/** The tasks of a queue that has workers, none of which could run them. */
+function unrunnable(name: string, queue: QueueStanding): Finding[] {
+  const [first] = queue.unserved;
+  if (first === undefined) return [];
+  const { task_type: type, missing_capabilities: missing } = first;
+  const lacking = missing.length > 0 ? `has ${missing.join(" and ")}` : "has a handler for them";
+  const more = queue.unserved_kinds > 1 ? `, nor run ${plural(queue.unserved_kinds - 1, "more kind")}` : "";
+  const query = `state:queued queue:${quoted(name)} type:${quoted(type ?? "")}`;
+  return [
+    {
       severity: "bad",
-      text: `No worker serves the queue ${name}: ${plural(waiting, "task")} ${waiting === 1 ? "is" : "are"} waiting`,
-      href: to`/queues/${name}`,
-    }));
+      text: `${plural(first.tasks, "task")} of type ${type} in the queue ${name} cannot start, as no worker ${lacking}${more}`,
+      href: `${to`/tasks`}?order=oldest&q=${encodeURIComponent(query)}`,
+    },
+  ];
 }
 
 function late(standing: Standing): Finding[] {

@@ -134,10 +134,11 @@ class AdminEngine(Engine):
         await self.queue_cache.refresh()
         tally, now = await self.store.tally(), self.clock.now()
         throughput, rows = await self.worker_records.counted()
+        workers = await self.worker_records.workers()
         return stats_of(
             tally,
             now,
-            await self.worker_records.workers(),
+            workers,
             throughput,
             paused=self.queue_cache.paused,
             paused_types=self.queue_cache.paused_types,
@@ -146,6 +147,7 @@ class AdminEngine(Engine):
             unreadable=self.queue_cache.unreadable,
             quarantined=await self._quarantined(),
             hour=hour_of(rows, now),
+            unserved=await self.unserved(tally.lanes, workers),
         )
 
     async def ages(self, queues: Collection[str] | None = None) -> QueueAges:

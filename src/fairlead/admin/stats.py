@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from fairlead.admin.circuits.api import CircuitShown, circuit_of, circuits_shown
+from fairlead.core.health.unserved import Lack, Unserved, UnservedTasks
 from fairlead.core.instant import SECOND, Instant, span
 from fairlead.core.task import PRIORITIES, Priority, State
 from fairlead.core.tenancy import Role
@@ -47,6 +48,23 @@ class PriorityStanding(Struct, kw_only=True):
     """How many tasks were queued again within the last hour because the lease of their worker had ended."""
 
 
+class UnservedShown(Struct, frozen=True, kw_only=True):
+    """Ready tasks of one type and capability set that no live worker could run."""
+
+    task_type: str | None
+    """Null for all of the queue, whatever their type: no worker serves it."""
+    required_capabilities: list[str]
+    reason: str
+    """Why, for programs: `no_workers`, `queue_unserved`, `type_unknown` or `capability_missing`."""
+    missing_capabilities: list[str]
+    """What the workers that come nearest lack."""
+    tasks: int
+    oldest_age_seconds: float
+    """How long the one has waited that has waited longest."""
+    text: str
+    """Why, for people."""
+
+
 class QueueStanding(Struct, kw_only=True):
     """How one queue stands."""
 
@@ -59,6 +77,13 @@ class QueueStanding(Struct, kw_only=True):
     """Whether its tasks wait because someone paused it, or because its settings cannot be read."""
     unreadable: bool = False
     """Whether its settings cannot be read: they were damaged and set aside, or are of a newer version."""
+    unserved_tasks: int = 0
+    """Ready tasks that no live worker could run: none serves the queue, has a handler for the type, or has all that is
+    required. A worker that has just left still counts for one lease length, as it may be starting again."""
+    unserved_kinds: int = 0
+    """How many pairs of a task type and a capability set they are of."""
+    unserved: list[UnservedShown] = []
+    """Those of which most wait, 10 at most."""
 
 
 class WorkerCounts(Struct, kw_only=True):
@@ -236,6 +261,21 @@ def _queue(queue: QueueStats) -> QueueStanding:
         types=queue.types,
         paused=queue.paused,
         unreadable=queue.unreadable,
+        unserved_tasks=queue.unserved.tasks,
+        unserved_kinds=queue.unserved.kinds,
+        unserved=[_unserved_shown(kind) for kind in queue.unserved.first],
+    )
+
+
+def _unserved_shown(kind: Unserved) -> UnservedShown:
+    return UnservedShown(
+        task_type=kind.type,
+        required_capabilities=list(kind.requires),
+        reason=str(kind.lack.code),
+        missing_capabilities=list(kind.lack.missing),
+        tasks=kind.tasks,
+        oldest_age_seconds=kind.oldest_age / SECOND,
+        text=kind.reason,
     )
 
 
@@ -306,6 +346,21 @@ def _queue_of(standing: QueueStanding) -> QueueStats:
         types=standing.types,
         paused=standing.paused,
         unreadable=standing.unreadable,
+        unserved=UnservedTasks(
+            tasks=standing.unserved_tasks,
+            kinds=standing.unserved_kinds,
+            first=tuple(_unserved_of(shown) for shown in standing.unserved),
+        ),
+    )
+
+
+def _unserved_of(shown: UnservedShown) -> Unserved:
+    return Unserved(
+        type=shown.task_type,
+        requires=tuple(shown.required_capabilities),
+        lack=Lack(shown.reason, tuple(shown.missing_capabilities)),
+        tasks=shown.tasks,
+        oldest_age=span(shown.oldest_age_seconds),
     )
 
 

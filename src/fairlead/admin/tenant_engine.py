@@ -206,7 +206,11 @@ class TenantEngine:
         if self._tenant is None:
             return stats
         own = await self.counted_queues()
-        queues = {name: each for name, each in stats.queues.items() if name in own}
+        queues = {
+            name: replace(each, unserved=each.unserved.for_tenant())
+            for name, each in stats.queues.items()
+            if name in own
+        }
         workers = await self.workers.all()
         shown = Stats(
             queues=queues,

@@ -28,7 +28,7 @@ CIRCUIT_STYLES: Final = {CircuitState.CLOSED: "green", CircuitState.OPEN: "bold 
 WORKER_STYLES: Final = {"active": "green", "paused": "yellow", "draining": "yellow", "dead": "red"}
 _LABEL_WIDTH: Final = 10
 _NAMED: Final = 3
-"""How many tasks that one waits for are named on its page."""
+"""How many tasks that one waits for are named on its page, and how many kinds that no worker could run."""
 
 
 def write_tasks(tasks: Sequence[Task], now: Instant) -> None:
@@ -96,6 +96,7 @@ def summary(stats: Stats, now: Instant) -> Iterator[list[Cell]]:
         yield [Cell(f"the journal has yet to learn of {stats.journal_behind:,}", "dim")]
     if paused := _paused(stats):
         yield [Cell(paused, "yellow")]
+    yield from ([Cell(said, "red")] for said in _unserved(stats))
     if stats.quarantined:
         aside = ", ".join(f"{count:,} {kind}" for kind, count in sorted(stats.quarantined.items()))
         yield [Cell(f"in quarantine: {aside}; `fairlead quarantine list` shows them", "red")]
@@ -147,6 +148,18 @@ def _paused(stats: Stats) -> str:
     queues = [name for name, queue in sorted(stats.queues.items()) if queue.paused]
     listed = [f"queue {name}" for name in queues] + [f"task type {name}" for name in stats.paused_types]
     return f"paused: {', '.join(listed)}" if listed else ""
+
+
+def _unserved(stats: Stats) -> Iterator[str]:
+    """The ready tasks that no live worker could run: of which most wait, and how many more kinds there are."""
+    found = [(name, kind) for name, queue in sorted(stats.queues.items()) for kind in queue.unserved.first]
+    found.sort(key=lambda each: -each[1].tasks)
+    for name, kind in found[:_NAMED]:
+        tasks = f"{kind.tasks:,} {'of type ' + kind.type if kind.type else ''}".strip()
+        yield f"unserved: {tasks} in queue {name}, as {kind.reason}"
+    more = sum(queue.unserved.kinds for queue in stats.queues.values()) - len(found[:_NAMED])
+    if more:
+        yield f"unserved: {more:,} more kinds of tasks; `fairlead doctor` says more"
 
 
 def _workers(stats: Stats) -> str:

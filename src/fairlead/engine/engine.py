@@ -42,8 +42,11 @@ from fairlead.storage.values import (
 
 if TYPE_CHECKING:
     from fairlead.core.explain.explanation import Cause, Explanation
+    from fairlead.core.health.unserved import UnservedTasks
     from fairlead.engine.explain.eligibility import WorkerCheck
     from fairlead.engine.explain.explainer import Explainer
+    from fairlead.engine.worker_records import WorkerRecord
+    from fairlead.storage.values import LaneTally
 
 _TRIES: Final = 100
 """How often a compare-and-set is tried; each failure means that someone else's change succeeded."""
@@ -195,6 +198,13 @@ class Engine:
         if self._worker_check.stale:
             await self._worker_check.look()
         return self._worker_check.doubts(submitted.task, tenant)
+
+    async def unserved(
+        self, lanes: Sequence[LaneTally], workers: Sequence[WorkerRecord] | None = None
+    ) -> dict[str, UnservedTasks]:
+        """What no live worker could run of the ready tasks of these lanes, by queue; costs O(lanes + workers)."""
+        found = await self.worker_records.workers() if workers is None else workers
+        return self._worker_check.unserved(lanes, found, self.queue_cache)
 
     async def unended(self, task: Task) -> list[Task]:
         """Those of the tasks that this one waits for that have not ended."""
@@ -356,7 +366,7 @@ class Engine:
     def _worker_check(self) -> WorkerCheck:
         from fairlead.engine.explain.eligibility import WorkerCheck
 
-        return WorkerCheck(self.worker_records, self.clock)
+        return WorkerCheck(self.worker_records, self.clock, self.settings.lease)
 
     def _set_aside(self, found: Quarantined) -> None:
         """Say that something was set aside, or cannot be read here."""

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.core.circuit import Circuit
+from fairlead.core.health.unserved import SERVED, UnservedTasks
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import PRIORITIES, Priority, State
 from fairlead.engine.metrics.throughput import NO_COUNTS, OTHER_QUEUES, HourCounts, Throughput
@@ -41,6 +42,8 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     """Executing tasks by type; a server that is asked for its statistics does not say."""
     dead_letters: dict[str, int] = {}
     """Dead letters by type; likewise."""
+    unserved: UnservedTasks = SERVED
+    """Ready tasks that no live worker could run."""
     paused: bool = False
     """Whether its tasks wait because someone paused it, or because its settings cannot be read."""
     unreadable: bool = False
@@ -115,6 +118,7 @@ def stats_of(
     unreadable: Collection[str] = (),
     quarantined: Mapping[str, int] | None = None,
     hour: Mapping[str, Mapping[Priority, HourCounts]] | None = None,
+    unserved: Mapping[str, UnservedTasks] | None = None,
 ) -> Stats:
     """The stats of a tally taken at this moment; a queue that is paused is there even without tasks."""
     queues = {name: _no_tasks(paused=True, unreadable=name in unreadable) for name in sorted(paused)}
@@ -141,6 +145,9 @@ def stats_of(
         if name != OTHER_QUEUES:
             lines = queues.setdefault(name, _no_tasks()).lines
             lines.update({priority: replace(lines[priority], hour=each) for priority, each in counts.items()})
+    for name, waiting in (unserved or {}).items():
+        if name in queues:
+            queues[name] = replace(queues[name], unserved=waiting)
     return Stats(
         queues=queues,
         states=states,

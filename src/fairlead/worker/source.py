@@ -8,6 +8,7 @@ import os
 import platform
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
@@ -17,10 +18,9 @@ from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import LeaseLost, StoreError, StoreReadOnly, WorkerNotFound
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
-from fairlead.core.task import Task
+from fairlead.core.task import State, Task
 from fairlead.engine.engine import Settlement
 from fairlead.engine.runtime.telemetry import Logger
-from fairlead.engine.stats import stats_of
 from fairlead.engine.worker_records import KindSlots
 from fairlead.storage.values import Beat, Pulse
 from fairlead.worker.slots import WorkerSlots
@@ -61,7 +61,7 @@ class Source(Protocol):
         ...
 
     async def unserved(self) -> dict[str, int]:
-        """The ready tasks in the worker's queues of types that it cannot run, counted by type."""
+        """The ready tasks in the worker's queues whose types neither it nor another live worker can run, by type."""
         ...
 
     async def join(self, slots: Sequence[KindSlots]) -> float:
@@ -159,15 +159,21 @@ class EngineSource:
         return any(task.spec.concurrency_key is not None or task.spec.queue in limits for task in tasks)
 
     async def unserved(self) -> dict[str, int]:
-        # Of the tally alone: what else the stats tell takes looks at much that a worker has no use for.
-        stats = stats_of(await self._engine.store.tally(), self._engine.clock.now())
-        return {
-            task_type: depth
-            for queue in self._queues
-            if queue in stats.queues
-            for task_type, depth in stats.queues[queue].types.items()
-            if task_type not in self._types
-        }
+        # Mostly there are none: only then it is looked what the other workers can run.
+        lanes = [
+            each
+            for each in (await self._engine.store.tally()).lanes
+            if each.counts.get(State.QUEUED) and each.lane.queue in self._queues and each.lane.type not in self._types
+        ]
+        found = await self._engine.unserved(lanes) if lanes else {}
+        counts: Counter[str] = Counter()
+        for each in lanes:
+            if each.lane.queue in found:
+                named = {kind.type for kind in found[each.lane.queue].first}
+                # Without a type it is all of the queue: the record of this worker itself is yet to be written.
+                if each.lane.type in named or None in named:
+                    counts[each.lane.type] += each.counts[State.QUEUED]
+        return dict(counts)
 
     async def join(self, slots: Sequence[KindSlots]) -> float:
         await self._engine.worker_records.register(

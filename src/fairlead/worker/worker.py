@@ -483,7 +483,7 @@ class Worker:
                     await self._source.report(beats)
 
     async def _keep_warning(self) -> None:
-        """Say, once for each, which types of task wait here in vain."""
+        """Say, once for each, which types of task wait here in vain, that this worker does not run."""
         said: set[str] = set()
         while True:
             with contextlib.suppress(StoreError):
@@ -491,8 +491,8 @@ class Worker:
                     if task_type not in said:
                         said.add(task_type)
                         log.warning(
-                            "%d tasks of type %r wait in the queues of this worker, which has no handler for them; "
-                            "start a worker that has one",
+                            "%d tasks of type %r wait in the queues of this worker, and no live worker can run them; "
+                            "start one that has a handler and all capabilities",
                             depth,
                             task_type,
                         )

@@ -31,6 +31,7 @@ from fairlead.core.health.diagnosis import (
     dead_letters,
     overdue,
     quarantine,
+    unserved,
 )
 from fairlead.core.instant import AT_ONCE, MILLISECOND, MINUTE, SECOND, Instant, Span
 from fairlead.core.schedule import ScheduleEntry
@@ -205,7 +206,8 @@ class Doctor:
         now = self._clock.now()
         workers = await self._workers.all()
         tally = await self._store.tally()
-        stats = stats_of(tally, now, workers, paused=queue_cache.paused)
+        waiting = await self._engine.unserved(tally.lanes, workers)
+        stats = stats_of(tally, now, workers, paused=queue_cache.paused, unserved=waiting)
         entries = await self._schedules.all()
         return (
             *self._queues(stats, workers),
@@ -239,8 +241,10 @@ class Doctor:
             full = bound_of(name, waiting, self._engine.queue_cache.settings_of(name).queue_bound)
             if full is not None:
                 yield full
+            yield from unserved(name, queue.unserved)
             ready = queue.states[State.QUEUED]
-            if ready and not queue.paused and not any(name in worker.queues for worker in active):
+            lacking = any(kind.type is None for kind in queue.unserved.first)
+            if ready and not lacking and not queue.paused and not any(name in worker.queues for worker in active):
                 held = next((worker.id for worker in paused if name in worker.queues), None)
                 yield Finding(
                     what=f"queue {name}",

@@ -6,11 +6,12 @@ A store tells facts of itself and judges those that only it has. What the engine
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
+from fairlead.core.health.unserved import UnservedTasks
 from fairlead.core.instant import MINUTE, SECOND, Span
 
 
@@ -183,6 +184,26 @@ def overdue(leases: int, due: int, ended: int, oldest: Span, *, more: bool) -> F
         value=f"{'at least ' if more else ''}{listed}; the oldest for {oldest // SECOND:,} s",
         remedy="start a worker or a server on this store: each sweeps; if one runs, its log says what keeps it from it",
     )
+
+
+def unserved(queue: str, waiting: UnservedTasks) -> Iterator[Finding]:
+    """The ready tasks of a queue that no live worker could run, by kind; nothing if some worker could run each."""
+    for kind in waiting.first:
+        tasks = f"{kind.tasks:,} tasks are" if kind.tasks > 1 else "1 task is"
+        yield Finding(
+            what=f"queue {queue}" if kind.type is None else f"tasks of {kind.type} in {queue}",
+            level=Level.YELLOW,
+            value=f"{tasks} ready, and {kind.reason}",
+            remedy=kind.remedy(queue),
+        )
+    if waiting.kinds > len(waiting.first):
+        more = waiting.kinds - len(waiting.first)
+        yield Finding(
+            what=f"queue {queue}",
+            level=Level.YELLOW,
+            value=f"nor could any worker run the ready tasks of {more:,} more task types or capability sets",
+            remedy="see whose they are with `fairlead list --state queued`, and cancel what nobody is to run",
+        )
 
 
 _NEARLY: Final = 0.8

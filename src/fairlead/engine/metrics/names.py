@@ -143,6 +143,14 @@ AT_RISK: Final = Family(
     ("queue", "priority"),
     "Ready tasks that have waited for more than half of the time after which nothing new can pass them.",
 )
+UNSERVED: Final = Family(
+    "fairlead_unserved_tasks",
+    _GAUGE,
+    _STORE,
+    ("queue", "type", "reason"),
+    "Ready tasks that no live worker could run, by why: type_unknown, capability_missing, or whatever their type (any) "
+    "no_workers or queue_unserved.",
+)
 QUEUE_PAUSED: Final = Family(
     "fairlead_queue_paused", _GAUGE, _STORE, ("queue",), "Whether a queue is paused: 1 if it is."
 )
@@ -309,9 +317,9 @@ STORE_INTACT: Final = Family(
 )
 
 CATALOGUE: Final = (
-    QUEUE_DEPTH, QUEUE_OLDEST_AGE, AT_RISK, QUEUE_PAUSED, QUEUE_WAIT, SUBMITTED, REFUSED, PROMOTED, DURATION, COMPLETED,
-    TRANSITIONS, RETRIES, FAILED, DEAD_LETTERS, FOREIGN, DEAD_LETTER_SIZE, DEAD_LETTERS_WAITING, DEAD_LETTER_ALERT,
-    CIRCUIT_STATE, QUARANTINED, TASK_STATE, WORKERS, WORKER_FAILURES, CAPACITY_USED, HEARTBEAT_FAILURES, STORE_SECONDS,
-    BATCH_SIZE, SCHEDULE_LATE, JOURNAL_BEHIND, STORE_INTACT,
+    QUEUE_DEPTH, QUEUE_OLDEST_AGE, AT_RISK, UNSERVED, QUEUE_PAUSED, QUEUE_WAIT, SUBMITTED, REFUSED, PROMOTED, DURATION,
+    COMPLETED, TRANSITIONS, RETRIES, FAILED, DEAD_LETTERS, FOREIGN, DEAD_LETTER_SIZE, DEAD_LETTERS_WAITING,
+    DEAD_LETTER_ALERT, CIRCUIT_STATE, QUARANTINED, TASK_STATE, WORKERS, WORKER_FAILURES, CAPACITY_USED,
+    HEARTBEAT_FAILURES, STORE_SECONDS, BATCH_SIZE, SCHEDULE_LATE, JOURNAL_BEHIND, STORE_INTACT,
 )  # fmt: skip
 """All of them, in the order of the reference."""

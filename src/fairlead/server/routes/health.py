@@ -114,6 +114,8 @@ def _unready(reason: str) -> Refusal:
     return Refusal("store-unavailable", reason, headers=(("retry-after", "1"),))
 
 
+_ANY: Final = "any"
+"""The type of tasks that nobody serves whatever their type."""
 _NO_RISK: Final[AtRisk] = {}
 
 
@@ -153,6 +155,7 @@ def gauges(
         [((name, priority.word), max(line.oldest_age for line in each) / SECOND) for name, priority, each in lines],
     )
     yield names.AT_RISK, _at_risk(stats, queues, at_risk)
+    yield names.UNSERVED, _unserved(stats, queues)
     yield (
         names.QUEUE_PAUSED,
         [((name,), int(all(each.paused for each in standing))) for name, standing in queues.items()],
@@ -181,6 +184,22 @@ def _at_risk(stats: Stats, queues: Collection[str], at_risk: AtRisk) -> Samples:
         if name in stats.queues:
             counts[name if name in queues else OTHER, priority.word] += count
     return list(counts.items())
+
+
+def _unserved(stats: Stats, queues: Collection[str]) -> Samples:
+    """What no worker could run, by kind; of very many kinds those of which most wait, and the rest as other."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for name, queue in stats.queues.items():
+        known, waiting = name if name in queues else OTHER, queue.unserved
+        for each in waiting.first:
+            counts[known, _ANY if each.type is None else each.type, str(each.lack.code)] += each.tasks
+        if waiting.kinds > len(waiting.first):
+            counts[known, OTHER, OTHER] += waiting.tasks - sum(kind.tasks for kind in waiting.first)
+    shown = frozenset(kind for kind, _ in counts.most_common(MOST_NAMES))
+    sums: Counter[tuple[str, str, str]] = Counter()
+    for kind, count in counts.items():
+        sums[kind if kind in shown else (OTHER, OTHER, OTHER)] += count
+    return list(sums.items())
 
 
 def _dead_letters(stats: Stats) -> Counter[str]:
