@@ -149,7 +149,8 @@ async def test_very_many_types_circuits_and_queues_at_risk_do_not_make_the_page_
 
 async def test_what_no_worker_could_run_is_told_by_kind_and_of_very_many_few(in_memory: Service) -> None:
     await in_memory.submit(task_type="render")
-    assert (await scrape(in_memory)).value("fairlead_unserved_tasks", queue="default", type="any", reason="no_workers") == 1
+    page = await scrape(in_memory)
+    assert page.value("fairlead_unserved_tasks", queue="default", type="any", reason="no_workers") == 1
     many = MOST_NAMES + 50
     ready = [(Lane(f"queue-{n % 100}", f"type-{n:03}", (), Priority.LOW), 1 + (n == 249), 0) for n in range(many)]
     ready += [(Lane("queue-0", f"flood-{n}", (), Priority.LOW), 1, 0) for n in range(1_000)]
