@@ -39,8 +39,6 @@ if TYPE_CHECKING:
         LeaseLost,
         PayloadTooLarge,
         QueueFull,
-        Reject,
-        Retry,
         StoreError,
         StoreFull,
         StoreMismatch,
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
         WrongState,
     )
     from fairlead.core.queues.order import Strict, Weighted
+    from fairlead.core.retry import Reject, Retry
     from fairlead.core.settings import CEILINGS_BY_PRIORITY
     from fairlead.core.submission import Submission
     from fairlead.core.task import Failure, Priority, State
@@ -68,8 +67,6 @@ _HOMES = {
         "LeaseLost",
         "PayloadTooLarge",
         "QueueFull",
-        "Reject",
-        "Retry",
         "StoreError",
         "StoreFull",
         "StoreMismatch",
@@ -80,6 +77,7 @@ _HOMES = {
         "WrongState",
     ),
     "core.queues.order": ("Strict", "Weighted"),
+    "core.retry": ("Reject", "Retry"),
     "core.settings": ("CEILINGS_BY_PRIORITY",),
     "core.submission": ("Submission",),
     "core.task": ("Failure", "Priority", "State"),

@@ -10,8 +10,9 @@ import pytest
 
 from fairlead.admin.keys.service import Keyring
 from fairlead.app.remote import RemoteConnection
-from fairlead.core.errors import LeaseLost, Reject, StoreRefused, TaskFailed
+from fairlead.core.errors import LeaseLost, StoreRefused, TaskFailed
 from fairlead.core.events import HandedBack
+from fairlead.core.retry import Reject
 from fairlead.core.task import Reason, State, Task
 from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Settlement

@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 from fairlead.app.config_keys import KEYS
-from fairlead.core import errors
+from fairlead.core import errors, retry
 from fairlead.core.circuit import CircuitSettings
 from fairlead.core.instant import DAY, HOUR, MINUTE, SECOND
 from fairlead.core.queues.order import HeadStart, Promote, Strict, Weighted
@@ -41,7 +41,11 @@ STRUCTS: list[type[Struct]] = [
     HeadStart,
     Weighted,
 ]
-EVERY_ERROR = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+EVERY_ERROR = [
+    value
+    for value in {**vars(errors), **vars(retry)}.values()
+    if isinstance(value, type) and issubclass(value, Exception)
+]
 WORDS = re.findall(r"^## (.+)$", GLOSSARY.read_text("utf-8"), re.MULTILINE)
 
 

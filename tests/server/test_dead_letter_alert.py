@@ -15,9 +15,10 @@ import pytest
 from fairlead.admin.engine import AdminEngine
 from fairlead.app.config import load
 from fairlead.cli.commands.serve import _dead_letter_webhook, open_server
-from fairlead.core.errors import InvalidSettings, Reject, StoreUnavailable
+from fairlead.core.errors import InvalidSettings, StoreUnavailable
 from fairlead.core.events import Failed
 from fairlead.core.identity import WorkerId
+from fairlead.core.retry import Reject
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.engine.engine import Settlement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.core import errors
+from fairlead.core import errors, retry
 from fairlead.core.errors import (
     FairleadError,
     InvalidSettings,
@@ -12,16 +12,19 @@ from fairlead.core.errors import (
     LeaseLost,
     PayloadTooLarge,
     QueueFull,
-    Reject,
-    Retry,
     StoreError,
     TaskFailed,
     TaskNotFound,
     WorkerNotFound,
     WrongState,
 )
+from fairlead.core.retry import Reject, Retry
 
-ERRORS = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+ERRORS = [
+    value
+    for value in {**vars(errors), **vars(retry)}.values()
+    if isinstance(value, type) and issubclass(value, Exception)
+]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)

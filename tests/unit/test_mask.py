@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask, Reject
+from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask
+from fairlead.core.retry import Reject
 from fairlead.core.secret_mask import Masked, masked, masked_all, masked_text
 from fairlead.core.task import Failure
 from fairlead.core.validation import check_login

@@ -11,9 +11,9 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LONGEST, MINUTE, SECOND
 from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
-from fairlead.core.queues.queue import UNBOUNDED, QueueOptions, QueueSettings, changed, effective, settings_in
+from fairlead.core.queues.queue import UNBOUNDED, QueueOptions, QueueSettings, changed, settings_in
 from fairlead.core.retry import Backoff
-from fairlead.core.settings import Settings
+from fairlead.core.settings import Settings, effective
 from fairlead.core.submission import Submission, accept
 from fairlead.core.task import Priority, Task
 

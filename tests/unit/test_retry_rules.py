@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.core.errors import InvalidSettings, InvalidTask, Retry
+from fairlead.core.errors import InvalidSettings, InvalidTask
 from fairlead.core.events import Crashed, Event, Failed, TimedOut
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND
 from fairlead.core.lifecycle import decide
 from fairlead.core.retry import (
     Backoff,
+    Retry,
     RetryRule,
     RetryRules,
     check_rules,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fairlead.app.connection import Openings
+from fairlead.app.openings import Openings
 from fairlead.client.engine import RemoteEngine
 from fairlead.client.http.open import open_transport
 from fairlead.client.http.transport import Address

@@ -20,13 +20,13 @@ from fairlead.app.cron import ScheduleOptions, schedule_of, submission_of
 from fairlead.app.handle import TaskHandle, known_id
 from fairlead.app.task_info import moment
 from fairlead.app.task_type import Call
-from fairlead.core.dead_letters import Groups, dead_letters_of
+from fairlead.core.dead_letters import Groups
 from fairlead.core.errors import InvalidTask
 from fairlead.core.health.autoscale import Scaling
 from fairlead.core.identity import parse_task_id
 from fairlead.core.operation import Action, NewOperation, Operation, Preview
 from fairlead.core.query.parser import parse_query
-from fairlead.core.query.query import Query
+from fairlead.core.query.query import Query, dead_letters_of
 from fairlead.core.queues.queue import PurgeCount
 from fairlead.core.schedule import ScheduleEntry
 from fairlead.core.task import Priority, PriorityWord, Task

@@ -13,16 +13,7 @@ from msgspec import Struct
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.query.query import Query, term
-from fairlead.core.task import Failure, State
-
-DEAD: Final = term("state", State.DEAD_LETTER)
-"""The condition that a task is a dead letter."""
-
-
-def dead_letters_of(query: Query) -> Query:
-    """A query about dead letters, unless it says which states it is about."""
-    return query if query.names("state") else query.and_(DEAD)
+from fairlead.core.task import Failure
 
 
 class ErrorGroup(Struct, frozen=True, kw_only=True):

@@ -34,29 +34,31 @@
         └── StoreMismatch       not a fairlead store, damaged, or of another version
             └── RecordUnreadable    one record, which is damaged and was set aside, or is of a newer version
 
-A message names the thing, the value and the remedy.
+What handlers raise is in `fairlead.core.retry`. A message names the thing, the value and the remedy.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from fairlead.core.secret_mask import masked_text
 
 
-def _shown(said: object) -> str:
-    """What somebody asked for, as a message shows it, whatever it is."""
-    from fairlead.core.validation import shown  # It makes errors of those below.
-
-    return shown(said)
+def shown(value: object) -> str:
+    """A value as a message shows it: short, in valid Unicode, whatever its `repr` does."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    text = text if text.isascii() else text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= _SHOWN_LIMIT else f"{text[:_SHOWN_LIMIT]}…"
 
 
 def _plain(said: object) -> str:
     """The same of an id, which needs no quotes."""
-    return said if isinstance(said, str) and said.isprintable() and len(said) <= _ID_LIMIT else _shown(said)
+    return said if isinstance(said, str) and said.isprintable() and len(said) <= _ID_LIMIT else shown(said)
 
 
 _ID_LIMIT = 200
+_SHOWN_LIMIT = 250
 
 
 class FairleadError(Exception):
@@ -160,7 +162,7 @@ class KeyNotFound(FairleadError, LookupError):
     """No API key has this id or name."""
 
     def __init__(self, named: str) -> None:
-        super().__init__(f"key {_shown(named)} not found; `fairlead keys list` shows the ids and names of all keys")
+        super().__init__(f"key {shown(named)} not found; `fairlead keys list` shows the ids and names of all keys")
         self.named = named
 
 
@@ -178,9 +180,7 @@ class ScheduleNotFound(FairleadError, LookupError):
     """No schedule has this name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(
-            f"schedule {_shown(name)} not found; `fairlead schedule list` shows the names of all schedules"
-        )
+        super().__init__(f"schedule {shown(name)} not found; `fairlead schedule list` shows the names of all schedules")
         self.name = name
 
 
@@ -188,7 +188,7 @@ class CircuitNotFound(FairleadError, LookupError):
     """No circuit is set for this task type."""
 
     def __init__(self, task_type: str) -> None:
-        super().__init__(f"task type {_shown(task_type)} has no circuit breaker; `fairlead circuits set` gives it one")
+        super().__init__(f"task type {shown(task_type)} has no circuit breaker; `fairlead circuits set` gives it one")
         self.task_type = task_type
 
 
@@ -197,7 +197,7 @@ class ScheduleExists(FairleadError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"the schedule name {_shown(name)} is taken; replace that schedule, remove it, or choose another name"
+            f"the schedule name {shown(name)} is taken; replace that schedule, remove it, or choose another name"
         )
         self.name = name
 
@@ -218,9 +218,7 @@ class NotInQuarantine(FairleadError, LookupError):
     """Nothing of this name was set aside, or somebody has restored or discarded it."""
 
     def __init__(self, key: object) -> None:
-        super().__init__(
-            f"record {_shown(key)} not found in quarantine; `fairlead quarantine list` shows what is there"
-        )
+        super().__init__(f"record {shown(key)} not found in quarantine; `fairlead quarantine list` shows what is there")
         self.key = key
 
 
@@ -283,30 +281,6 @@ class TaskFailed(FairleadError):
         self.task_id = task_id
         self.state = state
         self.reason = reason
-
-
-class Retry(FairleadError):
-    """Raised by a handler: this attempt failed, try again after this time, or when the backoff says.
-
-    The time is seconds, or a timedelta.
-    """
-
-    def __init__(
-        self, message: str = "the handler asked for a retry", *, after: float | timedelta | None = None
-    ) -> None:
-        from fairlead.core.validation import bad_setting, delay_of  # It makes errors of those above.
-
-        if after is not None:
-            delay_of("Retry after", after, bad_setting)
-        super().__init__(message)
-        self.after = after.total_seconds() if isinstance(after, timedelta) else after
-
-
-class Reject(FairleadError):
-    """Raised by a handler: trying again cannot help, so the task fails at once."""
-
-    def __init__(self, message: str = "the handler rejected the task") -> None:
-        super().__init__(message)
 
 
 class StoreError(FairleadError):

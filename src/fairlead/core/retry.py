@@ -1,16 +1,26 @@
-"""Whether there is another attempt after an error, and how long to wait for it."""
+"""Whether there is another attempt after an error, how long to wait for it, and what handlers raise to say so."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.errors import InvalidTask
+from fairlead.core.errors import FairleadError, InvalidTask
 from fairlead.core.instant import LONGEST, MINUTE, SECOND, Span
-from fairlead.core.validation import Refuse, bad_setting, check_count, check_flag, check_number, check_span, shown
+from fairlead.core.validation import (
+    Refuse,
+    bad_setting,
+    check_count,
+    check_flag,
+    check_number,
+    check_span,
+    delay_of,
+    shown,
+)
 
 LARGEST_FACTOR: Final = 1_000
 _ENOUGH_GROWTH: Final = 64
@@ -206,3 +216,25 @@ def _goes_by(name: str, error: str) -> bool:
     if bare != name.rpartition(".")[2]:
         return False
     return not module or name.startswith(f"{module}.")
+
+
+class Retry(FairleadError):
+    """Raised by a handler: this attempt failed, try again after this time, or when the backoff says.
+
+    The time is seconds, or a timedelta.
+    """
+
+    def __init__(
+        self, message: str = "the handler asked for a retry", *, after: float | timedelta | None = None
+    ) -> None:
+        if after is not None:
+            delay_of("Retry after", after, bad_setting)
+        super().__init__(message)
+        self.after = after.total_seconds() if isinstance(after, timedelta) else after
+
+
+class Reject(FairleadError):
+    """Raised by a handler: trying again cannot help, so the task fails at once."""
+
+    def __init__(self, message: str = "the handler rejected the task") -> None:
+        super().__init__(message)

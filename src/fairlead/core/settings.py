@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import check_name
 from fairlead.core.instant import DAY, HOUR, LATEST, LONGEST, MILLISECOND, SECOND, Span
 from fairlead.core.queues.admission import check_allow_list
 from fairlead.core.queues.order import Policy, Promote, check_policy
+from fairlead.core.queues.queue import UNBOUNDED, QueueSettings
 from fairlead.core.retry import MOST_RETRIES, Backoff, check_backoff
 from fairlead.core.task import COMPLETED, Priority, State
 from fairlead.core.validation import bad_setting, check_count, check_flag, check_number, check_span, check_type, shown
@@ -180,6 +182,36 @@ class Settings(Struct, frozen=True, kw_only=True):
             check_count("dead_letter_alert", self.dead_letter_alert, 1, LATEST, bad_setting)
         _check_alerts(self.dead_letter_alerts)
         check_allow_list("admission_allow", self.admission_allow)
+
+
+def effective(settings: Settings, queue: QueueSettings) -> Settings:
+    """The settings as they are for a queue that has these of its own."""
+    bound = settings.queue_bound if queue.bound is None else queue.bound
+    return replace(
+        settings,
+        queue_bound=None if bound == UNBOUNDED else bound,
+        order=settings.order if queue.order is None else queue.order,
+        defaults=_defaults(settings.defaults, queue),
+    )
+
+
+def _defaults(defaults: Defaults, queue: QueueSettings) -> Defaults:
+    def of(priority: Priority) -> PriorityDefaults:
+        own = defaults.of(priority)
+        return PriorityDefaults(
+            max_retries=own.max_retries if queue.max_retries is None else queue.max_retries,
+            timeout=own.timeout if queue.timeout is None else queue.timeout,
+        )
+
+    return Defaults(
+        critical=of(Priority.CRITICAL),
+        high=of(Priority.HIGH),
+        medium=of(Priority.MEDIUM),
+        low=of(Priority.LOW),
+        max_crashes=defaults.max_crashes if queue.max_crashes is None else queue.max_crashes,
+        backoff=queue.backoff or defaults.backoff,
+        priority=defaults.priority if queue.priority is None else queue.priority,
+    )
 
 
 def _check_alerts(alerts: object) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.errors import InvalidTask, PayloadTooLarge
+from fairlead.core.errors import Forbidden, InvalidTask, PayloadTooLarge
 from fairlead.core.identity import TaskId, check_name, known_name, parse_task_id
 from fairlead.core.instant import LATEST, LONGEST, LONGEST_DELAY, Instant, Span
 from fairlead.core.retry import MOST_RETRIES, Backoff, RetryRules, check_backoff, check_rules, with_rules
@@ -275,3 +275,14 @@ def check_parameters(parameters: bytes, limit: int) -> None:
 
 
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, object]).decode
+
+
+def check_holder(tenant: str | None, task: Task) -> Task:
+    """The task that holds the idempotency key of a submit, which must be there for the caller."""
+    if tenant in (None, task.spec.tenant):
+        return task
+    raise Forbidden(
+        "the idempotency_key is taken in this queue by another tenant",
+        "choose another key, or a queue of your own",
+        "idempotency_key",
+    )

@@ -10,15 +10,12 @@ names, until what was named the old way is past.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
 from fairlead.core.errors import Forbidden
 from fairlead.core.instant import DAY, Instant, Span
-
-if TYPE_CHECKING:
-    from fairlead.core.task import Task
 
 
 class Role(enum.StrEnum):
@@ -51,17 +48,6 @@ def tenant_named(tenant: str | None, named: str | None) -> str | None:
     shown = named[:_SHOWN]
     remedy = "leave it out, or use a key of that tenant"
     raise Forbidden(f"tenant {shown!r} is not the one that this key is for", remedy, "tenant", shown)
-
-
-def check_holder(tenant: str | None, task: Task) -> Task:
-    """The task that holds the idempotency key of a submit, which must be there for the caller."""
-    if tenant in (None, task.spec.tenant):
-        return task
-    raise Forbidden(
-        "the idempotency_key is taken in this queue by another tenant",
-        "choose another key, or a queue of your own",
-        "idempotency_key",
-    )
 
 
 _MARK: Final = "\x1f"

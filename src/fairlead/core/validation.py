@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import Any, Final, TypeAlias, TypeVar
 
 from fairlead.core.errors import FairleadError, InvalidSettings, InvalidTask
+from fairlead.core.errors import shown as shown
 from fairlead.core.instant import LATEST, LONGEST, LONGEST_DELAY, SECOND, Instant, Span
 from fairlead.core.secret_mask import masked
 
@@ -30,7 +31,6 @@ Refuse: TypeAlias = Callable[[str, str], FairleadError]
 
 TEXT_LIMIT: Final = 500
 _FAR: Final = LATEST // SECOND
-_SHOWN: Final = 250
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -39,16 +39,6 @@ def bad_setting(name: str, message: str) -> InvalidSettings:
     """The error of a setting."""
     del name
     return InvalidSettings(message)
-
-
-def shown(value: object) -> str:
-    """A value as a message shows it: short, in valid Unicode, whatever its `repr` does."""
-    try:
-        text = repr(value)
-    except Exception:
-        text = f"<{type(value).__name__}>"
-    text = text if text.isascii() else text.encode(errors="backslashreplace").decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def check_login(name: str, url: str) -> None:

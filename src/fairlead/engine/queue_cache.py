@@ -16,8 +16,8 @@ from fairlead.core.instant import MINUTE, SECOND, Instant, Span
 from fairlead.core.queues.admission import Tiers, is_listed, refusal_above
 from fairlead.core.queues.limits import Limits
 from fairlead.core.queues.order import Table
-from fairlead.core.queues.queue import QueueSettings, effective
-from fairlead.core.settings import Settings
+from fairlead.core.queues.queue import QueueSettings
+from fairlead.core.settings import Settings, effective
 from fairlead.core.submission import Submission, accept, belonging
 from fairlead.core.task import Lane, Task
 from fairlead.engine.circuit_breaker import BELL as BELL

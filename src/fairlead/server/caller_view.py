@@ -22,9 +22,9 @@ from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.queues.order import Table
 from fairlead.core.settings import Settings
-from fairlead.core.submission import Submission
+from fairlead.core.submission import Submission, check_holder
 from fairlead.core.task import State, Task
-from fairlead.core.tenancy import Role, check_holder, check_unbound, tenant_named
+from fairlead.core.tenancy import Role, check_unbound, tenant_named
 from fairlead.engine.queue_ages import AtRisk
 from fairlead.engine.scheduler import template_of
 from fairlead.engine.stats import Stats

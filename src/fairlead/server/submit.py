@@ -21,8 +21,8 @@ from starlette.types import Scope
 
 from fairlead.core.errors import AdmissionRefused, FairleadError, Forbidden
 from fairlead.core.identity import traceparent_in
-from fairlead.core.submission import Submission
-from fairlead.core.tenancy import Role, check_holder, tenant_named
+from fairlead.core.submission import Submission, check_holder
+from fairlead.core.tenancy import Role, tenant_named
 from fairlead.engine.runtime import telemetry
 from fairlead.engine.runtime.event_loop import FEW, Turn
 from fairlead.server.admission import Admitted

@@ -20,10 +20,10 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
-from fairlead.core.errors import InvalidSettings, InvalidTask, Reject
+from fairlead.core.errors import InvalidSettings, InvalidTask
 from fairlead.core.identity import check_name
 from fairlead.core.instant import LATEST
-from fairlead.core.retry import derives
+from fairlead.core.retry import Reject, derives
 from fairlead.core.validation import bad_setting, check_count, check_flag, shown
 from fairlead.worker.providers import Provider
 from fairlead.worker.resources import NO_RESOURCES, Overrides, Resources, wrapped

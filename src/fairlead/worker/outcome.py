@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final
 
-from fairlead.core.errors import InvalidTask, Retry
+from fairlead.core.errors import InvalidTask
 from fairlead.core.events import Completed, Failed, Outcome
 from fairlead.core.instant import Span
-from fairlead.core.retry import derives, error_name, error_names, name_of
+from fairlead.core.retry import Retry, derives, error_name, error_names, name_of
 from fairlead.core.task import Failure
 from fairlead.core.validation import delay_of, is_deeper
 from fairlead.worker.handlers import Handler, check_syntax, children, odd_number

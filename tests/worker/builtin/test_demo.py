@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.core.errors import InvalidSettings, Reject, Retry
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.retry import Reject, Retry
 from fairlead.worker.builtin import BuiltinSettings, builtin_handlers, echo, fail, sleep
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.core.errors import InvalidSettings, Reject, Retry
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.retry import Reject, Retry
 from fairlead.worker.builtin.email import Mailer, MailServer, Receipt, parse_smtp_url
 from tests.worker.builtin.servers import Certificate, Mail, SmtpServer, closed_port, silent_port
 

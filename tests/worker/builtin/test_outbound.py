@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fairlead.core.errors import Reject
+from fairlead.core.retry import Reject
 from fairlead.worker.builtin.outbound import Dialler, Target, parse_target, refusal_of
 from tests.worker.builtin.servers import closed_port, silent_port
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fairlead.core.errors import Reject, Retry
+from fairlead.core.retry import Reject, Retry
 from fairlead.worker.builtin.outbound import Dialler
 from fairlead.worker.builtin.webhook import Sender, WebhookAnswer
 from tests.worker.builtin.servers import Certificate, HttpServer, Request

@@ -11,7 +11,7 @@ from email.utils import formatdate
 import msgspec
 import pytest
 
-from fairlead.core.errors import Reject, Retry
+from fairlead.core.retry import Reject, Retry
 from fairlead.worker.builtin.outbound import Dialler
 from fairlead.worker.builtin.webhook import BODY_LIMIT, Sender, WebhookAnswer, retry_after
 from tests.worker.builtin.servers import HOST, Certificate, HttpServer, Request, closed_port, silent_port

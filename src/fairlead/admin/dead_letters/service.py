@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead.core.dead_letters import DEAD, ErrorGroup, Groups, TypeCount, fingerprint_of, pattern_of
+from fairlead.core.dead_letters import ErrorGroup, Groups, TypeCount, fingerprint_of, pattern_of
 from fairlead.core.instant import Instant
-from fairlead.core.query.query import EVERYTHING, Query
+from fairlead.core.query.query import DEAD, EVERYTHING, Query
 from fairlead.core.settings import Settings
 from fairlead.core.task import Failure, Task
 from fairlead.engine.runtime.clock import Clock

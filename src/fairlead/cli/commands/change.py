@@ -16,13 +16,13 @@ from fairlead.cli.commands.operations import BY_QUERY, ByQueryOptions, QueryOpti
 from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, SharedWithStore, reached
 from fairlead.cli.output import Cell, Column, complain, write, write_json, write_styled, write_table
 from fairlead.cli.times import ago
-from fairlead.core.dead_letters import Groups, dead_letters_of
+from fairlead.core.dead_letters import Groups
 from fairlead.core.errors import FairleadError, StoreError
 from fairlead.core.identity import TaskId, parse_task_id
 from fairlead.core.instant import Instant
 from fairlead.core.operation import Action
 from fairlead.core.query.parser import parse_query
-from fairlead.core.query.query import EVERYTHING
+from fairlead.core.query.query import EVERYTHING, dead_letters_of
 from fairlead.core.task import Priority, Task
 from fairlead.engine.runtime.inline import run_inline
 

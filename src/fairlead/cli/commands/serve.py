@@ -25,7 +25,8 @@ from fairlead.cli.commands.worker import leave_at_once, slots_told, start_logs, 
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, configured
 from fairlead.cli.output import Cell, write, write_json, write_styled
 from fairlead.core import extras
-from fairlead.core.errors import InvalidSettings, Reject
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.retry import Reject
 from fairlead.core.secret_mask import masked
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.storage.open import check_journal, check_url

@@ -211,3 +211,12 @@ def quoted(text: str) -> str:
 
 def _plain(text: str, bare: re.Pattern[str]) -> bool:
     return ".." not in text and bare.fullmatch(text) is not None
+
+
+DEAD: Final = term("state", State.DEAD_LETTER)
+"""The condition that a task is a dead letter."""
+
+
+def dead_letters_of(query: Query) -> Query:
+    """A query about dead letters, unless it says which states it is about."""
+    return query if query.names("state") else query.and_(DEAD)

@@ -20,7 +20,6 @@ from fairlead.core.queues.admission import Tiers, check_tiers
 from fairlead.core.queues.limits import Limit, Limits, Rate, check_rate
 from fairlead.core.queues.order import Policy, check_policy
 from fairlead.core.retry import MOST_RETRIES, Backoff, check_backoff
-from fairlead.core.settings import Defaults, PriorityDefaults, Settings
 from fairlead.core.task import Priority
 from fairlead.core.validation import (
     Duration,
@@ -336,36 +335,6 @@ def _merged(own: Mapping[str, object], changes: Mapping[str, object] | None) -> 
     """What is said of single task types: of those that are named, and of none if nothing is."""
     merged = {} if changes is None else {**own, **changes}
     return {name: value for name, value in merged.items() if value is not None}
-
-
-def effective(settings: Settings, queue: QueueSettings) -> Settings:
-    """The settings as they are for a queue that has these of its own."""
-    bound = settings.queue_bound if queue.bound is None else queue.bound
-    return replace(
-        settings,
-        queue_bound=None if bound == UNBOUNDED else bound,
-        order=settings.order if queue.order is None else queue.order,
-        defaults=_defaults(settings.defaults, queue),
-    )
-
-
-def _defaults(defaults: Defaults, queue: QueueSettings) -> Defaults:
-    def of(priority: Priority) -> PriorityDefaults:
-        own = defaults.of(priority)
-        return PriorityDefaults(
-            max_retries=own.max_retries if queue.max_retries is None else queue.max_retries,
-            timeout=own.timeout if queue.timeout is None else queue.timeout,
-        )
-
-    return Defaults(
-        critical=of(Priority.CRITICAL),
-        high=of(Priority.HIGH),
-        medium=of(Priority.MEDIUM),
-        low=of(Priority.LOW),
-        max_crashes=defaults.max_crashes if queue.max_crashes is None else queue.max_crashes,
-        backoff=queue.backoff or defaults.backoff,
-        priority=defaults.priority if queue.priority is None else queue.priority,
-    )
 
 
 class PurgeCount(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from fairlead.core.errors import Reject
+from fairlead.core.retry import Reject
 from fairlead.core.secret_mask import Masked
 from fairlead.worker.builtin.email import Mailer
 from fairlead.worker.builtin.webhook import Sender

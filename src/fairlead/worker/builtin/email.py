@@ -22,8 +22,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
-from fairlead.core.errors import InvalidSettings, Reject, Retry
+from fairlead.core.errors import InvalidSettings
 from fairlead.core.hosts import host_of
+from fairlead.core.retry import Reject, Retry
 from fairlead.core.secret_mask import Masked, masked
 from fairlead.core.validation import check_login
 

@@ -19,8 +19,8 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
-from fairlead.core.errors import Reject
 from fairlead.core.hosts import IPAddress, host_of, is_loopback_address
+from fairlead.core.retry import Reject
 
 Address: TypeAlias = IPAddress
 Resolve: TypeAlias = Callable[[str, int], Sequence[str]]

@@ -20,7 +20,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from fairlead._version import __version__
-from fairlead.core.errors import InvalidSettings, Reject, Retry
+from fairlead.core.errors import InvalidSettings
+from fairlead.core.retry import Reject, Retry
 from fairlead.worker.builtin.outbound import Dialler, Target, parse_target, remaining
 
 BODY_LIMIT: Final = 64 * 1024
