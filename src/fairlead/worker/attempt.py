@@ -25,13 +25,12 @@ from fairlead.core.errors import InvalidTask
 from fairlead.core.events import CancelConfirmed, Completed, Crashed, HandedBack, Outcome, TimedOut
 from fairlead.core.instant import SECOND
 from fairlead.core.task import Failure, Progress, Task
-from fairlead.worker.context import TaskContext, enter
+from fairlead.worker.context import Portal, TaskContext, enter
 from fairlead.worker.handlers import Handler, HandlerPlace
 from fairlead.worker.isolation import fork_guard
 from fairlead.worker.isolation.fork_guard import Birthplace
 from fairlead.worker.isolation.pool import Cells, ProcessDied
 from fairlead.worker.outcome import InvalidArguments, called, completed, failed, invalid_arguments
-from fairlead.worker.resources import Portal
 
 # Named here for every attempt to come, as in `fairlead.core.task`.
 _LOOP: Final = HandlerPlace.LOOP
@@ -76,7 +75,7 @@ class Attempt:
     ) -> None:
         """`on_free` is called once, when what the attempt runs on is free again."""
         self.task = task
-        self._context = TaskContext(task, on_progress, handler)
+        self._context = TaskContext(task, on_progress, handler, failed)
         self._handler = handler
         self._threads = threads
         self._cells = cells

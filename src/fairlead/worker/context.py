@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from fairlead.core.events import Outcome
 from fairlead.core.identity import TaskId, trace_id_of
@@ -14,15 +14,36 @@ from fairlead.core.settings import Rules
 from fairlead.core.task import Progress, Task
 from fairlead.core.validation import shown
 
-if TYPE_CHECKING:
-    from fairlead.worker.handlers import Handler
-    from fairlead.worker.resources import Portal
-
 T = TypeVar("T")
 Kind: TypeAlias = type[T]
 """As the class below has a `type` of its own."""
 
 _MESSAGE_LIMIT: Final = 500
+
+
+class Portal(Protocol):
+    """The way from a thread to the event loop that its handler's resources live on."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, Any], /) -> Any:
+        """Run a coroutine there to its end, and wait for that."""
+        ...
+
+
+class HasLifespan(Protocol):
+    """What an app puts around its handlers, as far as their attempts ask."""
+
+    @property
+    def lifespan(self) -> object: ...
+
+
+class HasResources(Protocol):
+    """A handler, as far as its attempts ask."""
+
+    @property
+    def resources(self) -> HasLifespan: ...
+
+
+H = TypeVar("H", bound=HasResources)
 
 
 class TaskContext:
@@ -37,10 +58,18 @@ class TaskContext:
     _state: object = None
     _portal: Portal | None = None
 
-    def __init__(self, task: Task, report: Callable[[Task, Progress], None], handler: Handler) -> None:
+    def __init__(
+        self,
+        task: Task,
+        report: Callable[[Task, Progress], None],
+        handler: H,
+        judge: Callable[[H, BaseException], Outcome],
+    ) -> None:
+        """`judge` says how an attempt of the handler ends that raises an error."""
         self._task = task
         self._report = report
-        self._handler = handler
+        self._handler: HasResources = handler
+        self._judge: Callable[[Any, BaseException], Outcome] = judge
 
     @property
     def id(self) -> str:
@@ -85,10 +114,7 @@ class TaskContext:
 
         Ask in a middleware, before the attempt has ended. It is False where the task goes on elsewhere.
         """
-        # Imported by those who ask: it imports the handlers, which import this.
-        from fairlead.worker.outcome import failed
-
-        said = self._said if self._is_stopped else failed(self._handler, error)
+        said = self._said if self._is_stopped else self._judge(self._handler, error)
         if said is None:
             return False
         now = self._task.status.started_at or 0

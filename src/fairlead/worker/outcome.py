@@ -22,8 +22,9 @@ from fairlead.core.instant import Span
 from fairlead.core.retry import Retry, derives, error_name, error_names, name_of
 from fairlead.core.task import Failure
 from fairlead.core.validation import delay_of, is_deeper
+from fairlead.worker.context import Portal
 from fairlead.worker.handlers import Handler, check_syntax, children, odd_number
-from fairlead.worker.resources import Portal, blamed
+from fairlead.worker.resources import blamed
 
 _WORDS_LIMIT: Final = 3_000
 _TRACE_LIMIT: Final = 20_000

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack
 from types import TracebackType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.submission import Submission
 from fairlead.core.validation import bad_setting, several_of, shown
-from fairlead.worker.context import TaskContext, current_task
+from fairlead.worker.context import Portal, TaskContext, current_task
 from fairlead.worker.providers import name_of, takes_context
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
@@ -134,14 +134,6 @@ class Resources:
 
 NO_RESOURCES: Final = Resources()
 """Those of a handler that belongs to no app."""
-
-
-class Portal(Protocol):
-    """The way from a thread to the event loop that its handler's resources live on."""
-
-    def __call__(self, coroutine: Coroutine[Any, Any, Any], /) -> Any:
-        """Run a coroutine there to its end, and wait for that."""
-        ...
 
 
 def portal_to(loop: asyncio.AbstractEventLoop) -> Portal:

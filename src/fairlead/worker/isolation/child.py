@@ -260,7 +260,7 @@ class CellProcess:
             arguments = handler.signature.decode(job.task.spec.parameters)
         except InvalidTask as error:
             raise InvalidArguments(error) from None
-        context = TaskContext(job.task, self._reporter(identity), handler)
+        context = TaskContext(job.task, self._reporter(identity), handler, failed)
         context.equip(state, self._run)
         enter(context)
         adopt(job.trace)
