@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 
@@ -18,6 +19,8 @@ from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Settlement
 from fairlead.engine.worker_records import KindSlots
 from fairlead.worker.context import current_task
+from fairlead.worker.logs import LogHandler, LogSetup
+from fairlead.worker.task_log import TransitionLog
 from tests.client.serving import Port
 from tests.worker.building import PATIENCE, eventually
 
@@ -442,3 +445,50 @@ async def test_a_settle_is_told_apart_task_by_task(port: Port) -> None:
     assert isinstance(lost, LeaseLost)
     assert isinstance(back, Task) and back.state is State.QUEUED
     await source.leave()
+
+
+async def test_a_worker_logs_its_tasks_although_its_server_does_too(
+    port: Port, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = LogHandler(LogSetup("info", as_json=True))
+    logger = logging.getLogger("fairlead")
+    logger.addHandler(handler)
+    logger.setLevel("INFO")
+    app = port.app()
+    app.rebind(port.url, [TransitionLog(handler)])
+
+    @app.task
+    async def fickle() -> int:
+        if current_task().attempt < 2:
+            raise RuntimeError("not yet")
+        return 1
+
+    @app.task(max_retries=0)
+    def hopeless() -> None:
+        raise ValueError("never")
+
+    try:
+        async with port.hired(app):
+            retried, dead = await fickle.submit(), await hopeless.submit()
+            await retried.result(30)
+            with pytest.raises(TaskFailed):
+                await dead.result(30)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel("NOTSET")
+        handler.flush()
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    told = {
+        task_id: [(each["message"], each["level"]) for each in lines if each.get("task_id") == task_id]
+        for task_id in (retried.id, dead.id)
+    }
+    assert told[retried.id] == [
+        ("task started", "info"),
+        ("task retrying", "warning"),
+        ("task started", "info"),
+        ("task completed", "info"),
+    ]
+    assert told[dead.id] == [("task started", "info"), ("task dead letter", "error")]
+    (line,) = [each for each in lines if each["message"] == "task dead letter"]
+    assert (line["reason"], line["error"]) == ("retries_used_up", "ValueError: never")
+    assert line["traceback"].splitlines()[-1] == "ValueError: never"

@@ -22,6 +22,7 @@ from fairlead.engine.events.types import Happening
 from fairlead.worker.logs import LogSetup, log_handler, start_logging
 from fairlead.worker.task_log import LEVELS, TransitionLog
 from tests.engine.building import BOOM, Bench
+from tests.worker import isolated
 from tests.worker.building import Crew
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -231,6 +232,125 @@ async def test_a_person_sees_the_task_of_a_line_too(crew: Crew, start: Start) ->
     assert len(said) == 2 and said[0].endswith("_loop, attempt 1)") | said[1].endswith("_loop, attempt 1)")
 
 
+def raise_value_error() -> None:
+    raise ValueError("no such value")
+
+
+async def raise_on_the_loop() -> None:
+    raise ValueError("no such value")
+
+
+async def failing(crew: Crew, *, isolate: bool, function: Callable[..., Any]) -> Any:
+    """A task that fails twice, and is a dead letter then, in a worker whose engine tells the log too."""
+    handler = log_handler()
+    assert handler is not None
+    crew.engine = AdminEngine(crew.store, crew.engine.settings, observers=[TransitionLog(handler)])
+    crew.handle(function, isolate=isolate)
+    async with crew.working():
+        return await crew.until_ended(await crew.submit(function.__name__, max_retries=1, trace=TRACEPARENT))
+
+
+@pytest.mark.parametrize(
+    ("function", "isolate"),
+    [(raise_on_the_loop, False), (raise_value_error, False), (isolated.raise_value_error, True)],
+)
+async def test_a_failed_attempt_is_one_line_with_its_traceback(
+    crew: Crew, start: Start, function: Callable[..., Any], isolate: bool
+) -> None:
+    stream = start()
+    task = await failing(crew, isolate=isolate, function=function)
+    told = [line for line in lines(stream) if line.get("task_id") == task.id]
+    assert [(line["message"], line["level"]) for line in told] == [
+        ("task submitted", "info"),
+        ("task started", "info"),
+        ("task retrying", "warning"),
+        ("task started", "info"),
+        ("task dead letter", "error"),
+    ]
+    for line in (told[2], told[4]):
+        assert line["logger"] == "fairlead.tasks"
+        assert line["error"].startswith("ValueError: ")
+        assert (line["from_state"], line["worker_id"], line["trace_id"]) == ("executing", "worker-1", TRACE)
+        first, second, *_, last = line["traceback"].splitlines()
+        assert first.startswith("Traceback")
+        assert function.__code__.co_filename in second
+        assert last.startswith("ValueError: ")
+    assert (told[2]["reason"], told[4]["reason"]) == ("failed", "retries_used_up")
+
+
+async def test_a_person_reads_a_traceback_that_can_pass_for_nothing_else(crew: Crew, start: Start) -> None:
+    stream = start("warning", as_json=False)
+
+    async def forge() -> None:
+        raise ValueError("no\n2026-11-15T15:29:25.672Z error   [1] all is lost")
+
+    await failing(crew, isolate=False, function=forge)
+    flush()
+    retrying, *trace = stream.getvalue().splitlines()
+    assert " warning " in retrying and " forge retrying after " in retrying and "no 2026" in retrying
+    assert trace[0] == "    Traceback (most recent call last):"
+    assert "    2026-11-15T15:29:25.672Z error   [1] all is lost" in trace
+
+
+async def test_what_a_timeout_or_a_crash_becomes_is_told_too(crew: Crew, start: Start) -> None:
+    async def hang() -> None:
+        await asyncio.sleep(3600)
+
+    stream = start()
+    crew.handle(hang)
+    crew.handle(isolated.leave, isolate=True)
+    async with crew.working():
+        tasks = [
+            await crew.submit("hang", timeout=0.1, max_retries=0),
+            await crew.submit("leave", parameters={"code": 7}, max_crashes=0),
+        ]
+        for task in tasks:
+            await crew.until_ended(task)
+    by_id = {line["task_id"]: line for line in lines(stream) if line["message"] == "task dead letter"}
+    assert by_id[tasks[0].id]["error"].startswith("Timeout: ")
+    assert by_id[tasks[1].id]["error"].startswith("ProcessDied: ")
+
+
+async def test_a_program_with_logging_of_its_own_hears_of_errors_with_exc_info(
+    crew: Crew, caplog: pytest.LogCaptureFixture
+) -> None:
+    raised = KeyError("mine")
+
+    async def on_the_loop() -> None:
+        raise raised
+
+    def in_a_thread() -> None:
+        raise raised
+
+    crew.handle(on_the_loop)
+    crew.handle(in_a_thread)
+    async with crew.working():
+        for name in ("on_the_loop", "in_a_thread"):
+            await crew.until_ended(await crew.submit(name, max_retries=0))
+    told = [record for record in caplog.records if record.name == "fairlead.tasks"]
+    assert [(record.levelname, record.exc_info and record.exc_info[1]) for record in told] == [("ERROR", raised)] * 2
+    assert {vars(record)["task_type"] for record in told} == {"on_the_loop", "in_a_thread"}
+
+
+async def test_a_handler_that_raises_what_resists_is_told_all_the_same(crew: Crew, start: Start) -> None:
+    class Hostile(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+        def __getattribute__(self, name: str) -> Any:
+            raise RuntimeError("no looks")
+
+    async def hostile() -> None:
+        raise Hostile
+
+    stream = start()
+    crew.handle(hostile)
+    async with crew.working():
+        await crew.until_ended(await crew.submit("hostile", max_retries=0))
+    (told,) = [line for line in lines(stream) if line["message"] == "task dead letter"]
+    assert told["error"].startswith("Hostile: ")
+
+
 async def test_what_a_handler_logs_with_structlog_carries_its_task(crew: Crew) -> None:
     heard: list[Any] = []
 
@@ -267,7 +387,8 @@ def test_what_has_no_json_form_is_logged_all_the_same(start: Start) -> None:
         log.exception("failed")
     odd, failed = lines(stream)
     assert odd["message"] == "odd \\udc80" and "object object" in odd["thing"]
-    assert "ValueError: no" in failed["message"]
+    assert failed["message"] == "failed"
+    assert failed["traceback"].endswith("ValueError: no")
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(start: Start) -> None:

@@ -20,7 +20,7 @@ from fairlead.client.http.transport import Address, check_address, is_remote
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.settings import Settings
 from fairlead.core.validation import bad_setting, check_type
-from fairlead.engine.events.types import Observer
+from fairlead.engine.events.types import Observer, Watcher
 from fairlead.engine.runtime.clock import Clock
 from fairlead.engine.runtime.inline import run_inline, sleep_inline
 from fairlead.storage.credentials import Credentials, named, with_command
@@ -262,14 +262,16 @@ def connect(
 ) -> Connection | RemoteConnection:
     """The way to what is at this URL: a store, or a server in front of one.
 
-    Observers are told of what this process does to a store; what a server does, it tells itself.
+    Observers are told of what this process does to a store; what a server does, it tells itself. But watchers that
+    follow workers are told what becomes of the tasks that a worker here has from a server.
     """
     check_store(url, journal, credentials, journal_credentials)
     if is_remote(url):
         # What only apps on a server need is not imported by the others.
         from fairlead.app.remote import RemoteConnection
 
-        return RemoteConnection(Address(url, api_key), settings)
+        watchers = [each for each in observers if isinstance(each, Watcher) and each.follows_workers]
+        return RemoteConnection(Address(url, api_key), settings, watchers)
     return Connection(
         url,
         settings,

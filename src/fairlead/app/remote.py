@@ -11,6 +11,7 @@ from fairlead.client.http.transport import Address
 from fairlead.client.source import RemoteSource
 from fairlead.client.worker_protocol import RemoteLeases
 from fairlead.core.settings import Settings
+from fairlead.engine.events.types import Watcher
 from fairlead.engine.worker_records import KindSlots
 from fairlead.worker.keeper.keeper import Keeper, ProcessKeeper, ThreadKeeper
 from fairlead.worker.keeper.lease_renewal import Remote
@@ -19,8 +20,9 @@ from fairlead.worker.keeper.lease_renewal import Remote
 class RemoteConnection(Openings[RemoteEngine]):
     """The way to a server."""
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: Address, settings: Settings, watchers: Sequence[Watcher] = ()) -> None:
         super().__init__(address.url)
+        self._watchers = watchers
         self._address = address
         self.settings = settings
 
@@ -29,7 +31,7 @@ class RemoteConnection(Openings[RemoteEngine]):
     ) -> RemoteSource:
         """Tasks for a worker of the running event loop, which has joined the server."""
         transport = open_transport(self._address, blocking=False)
-        source = RemoteSource(transport, queues, frozenset(capabilities), frozenset(types))
+        source = RemoteSource(transport, queues, frozenset(capabilities), frozenset(types), watchers=self._watchers)
         try:
             await source.join(slots)
         except BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import platform
+import time
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -14,11 +15,14 @@ from fairlead._version import __version__
 from fairlead.client.http.transport import Transport
 from fairlead.client.worker_protocol import WorkerCalls, register, said
 from fairlead.core.errors import LeaseLost, WorkerNotFound
+from fairlead.core.events import Completed
 from fairlead.core.identity import WorkerId
-from fairlead.core.instant import MILLISECOND, span
-from fairlead.core.settings import Settings
-from fairlead.core.task import Task
+from fairlead.core.instant import MILLISECOND, Instant, span
+from fairlead.core.lifecycle import decide
+from fairlead.core.settings import Rules, Settings
+from fairlead.core.task import State, Task
 from fairlead.engine.engine import Settlement
+from fairlead.engine.events.types import Watcher
 from fairlead.engine.worker_records import KindSlots
 from fairlead.storage.values import Beat, Pulse
 from fairlead.wire.worker_protocol import Registered, RegisterRequest, WorkerStatus
@@ -47,12 +51,15 @@ class RemoteSource:
         capabilities: Collection[str],
         types: Collection[str],
         *,
+        watchers: Sequence[Watcher] = (),
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
+        """`watchers` are told what becomes of the tasks that come from here."""
         self._transport = transport
         self._queues = tuple(queues)
         self._capabilities = tuple(sorted(capabilities))
         self._types = tuple(sorted(types))
+        self._watchers = watchers
         self._poll_seconds = poll_seconds
         self._slots: tuple[KindSlots, ...] = ()
         self._worker: WorkerId | None = None
@@ -109,12 +116,18 @@ class RemoteSource:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Task | LeaseLost]:
         answers = await self._calls.settle([said(one.task, one.outcome) for one in settlements])
-        return [
-            answer
-            if isinstance(answer, LeaseLost)
-            else Task(one.task.spec, replace(one.task.status, state=answer, lease=None))
+        now = time.time_ns() // 1_000
+        tasks = [
+            answer if isinstance(answer, LeaseLost) else _settled(one, answer, now, whole=bool(self._watchers))
             for one, answer in zip(settlements, answers, strict=True)
         ]
+        self._tell([task for task in tasks if isinstance(task, Task)], now)
+        return tasks
+
+    def _tell(self, tasks: list[Task], at: Instant) -> None:
+        """Tell the watchers that tasks have come to their states."""
+        for watcher in self._watchers:
+            watcher.moved(tasks, at)
 
     async def unserved(self) -> dict[str, int]:
         """Not known here: how the queues stand is for those to see whose key allows it."""
@@ -153,6 +166,7 @@ class RemoteSource:
             self._registered = None
             await self._register()
             tasks, self.paused = await self._calls.poll(self._capabilities, limit, wait, wanted)
+        self._tell(tasks, time.time_ns() // 1_000)
         return tasks
 
     async def _register(self) -> Registered:
@@ -172,3 +186,16 @@ class RemoteSource:
                 self._registered = await register(self._transport, request)
                 self._worker = WorkerId(self._registered.worker_id)
             return self._registered
+
+
+def _settled(settlement: Settlement, state: State, now: Instant, *, whole: bool) -> Task:
+    """How a task stands whose state a server has answered: the rest is what it decides by the same rules.
+
+    Nobody asks for the rest of what has completed unless it is to be `whole`.
+    """
+    task = settlement.task
+    asked = whole or not isinstance(settlement.outcome, Completed)
+    status = decide(task, settlement.outcome, now, rules=Rules()) if asked else None
+    if status is None or status.state is not state:
+        status = replace(task.status, state=state, lease=None)
+    return Task(task.spec, status)

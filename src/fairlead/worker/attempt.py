@@ -57,6 +57,8 @@ class Attempt:
     """What `run` runs in, and `stop` may cancel; set before that begins."""
     deadline = math.inf
     """When the attempt is to be stopped, on the monotonic clock; not yet while its process gets ready."""
+    error: BaseException | None = None
+    """What the handler raised, if that is known here and how it ended."""
     is_left_behind = False
     """Whether its outcome was said already, and nothing is to be said when its handler ends after all."""
     _in_thread = False
@@ -161,10 +163,11 @@ class Attempt:
         if handler.place is _PROCESS:
             return await self._cells.run(handler, self.task, self._context.progress, self._begin)
         arguments, context = self._arguments(), contextvars.copy_context()
-        ending = self._threads.run(lambda: called(handler, arguments), context, self._on_free)
+        ending = self._threads.run(lambda: called(handler, arguments, self._keep), context, self._on_free)
         self._in_thread = True
         end = await ending
         if isinstance(end, Raised):
+            self.error = end.error
             return failed(handler, end.error)
         outcome: Outcome = end.result
         return outcome
@@ -176,7 +179,11 @@ class Attempt:
             return invalid_arguments(error.reason)
         elif isinstance(error, ProcessDied):
             return Crashed(Failure(type=type(error).__name__, message=str(error)))
+        self.error = error
         return failed(self._handler, error)
+
+    def _keep(self, error: BaseException) -> None:
+        self.error = error
 
     def _arguments(self) -> dict[str, Any]:
         """What to call the handler with; raises InvalidArguments, which no handler does."""

@@ -11,16 +11,19 @@ import asyncio
 import logging
 import os
 import sys
+import textwrap
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from fairlead.core.secret_mask import masked_all, masked_text
-from fairlead.wire.text import iso, one_line
+from fairlead.wire.text import clean, iso, one_line
 from fairlead.worker.context import task_fields
 
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+TRANSITION: Final = "transition"
+"""The attribute of a record with what it says of a task in JSON, whose fields say the rest."""
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", TRANSITION}
 _DELAY: Final = 0.05
 """How long lines may wait to be written, in seconds."""
 _MOST_PENDING: Final = 200
@@ -98,13 +101,19 @@ class LogHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 class LineFormatter(logging.Formatter):
-    """One line for a person: when, how bad, which process, what; and the task whose handler said it."""
+    """One line for a person: when, how bad, which process, what; and the task whose handler said it.
+
+    A traceback follows on lines of its own.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        text = masked_text(super().format(record))
+        text = masked_text(record.getMessage())
         if task := task_fields():
             text = f"{text} (task {task['task_id']} {task['task_type']}, attempt {task['attempt']})"
-        return line_of(iso(round(record.created * 1e6)), record.levelname.lower(), text)
+        line = line_of(iso(round(record.created * 1e6)), record.levelname.lower(), text)
+        trace = _trace_of(self, record)
+        # Set in, so that nothing in it can pass for a line of the log.
+        return line if trace is None else f"{line}\n{textwrap.indent(clean(trace), '    ')}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -116,9 +125,11 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "process": record.process,
             "logger": record.name,
-            "message": masked_text(super().format(record)),
+            "message": masked_text(getattr(record, TRANSITION, None) or record.getMessage()),
             **task_fields(),
         }
+        if (trace := _trace_of(self, record)) is not None:
+            line["traceback"] = trace
         given = {name: value for name, value in vars(record).items() if name not in _STANDARD and name not in line}
         extra = masked_all(given)
         try:
@@ -141,6 +152,16 @@ def start_logging(setup: LogSetup) -> None:
 def log_handler() -> LogHandler | None:
     """What writes the logs of this process, if `start_logging` has set it up."""
     return next((each for each in logging.getLogger().handlers if isinstance(each, LogHandler)), None)
+
+
+def _trace_of(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
+    """The traceback of a record, if it has one, and where it was made if that is to be told."""
+    trace = record.exc_text
+    if not trace and record.exc_info:
+        trace = formatter.formatException(record.exc_info)
+    parts = [trace, formatter.formatStack(record.stack_info) if record.stack_info else None]
+    told = [masked_text(part.rstrip("\n")) for part in parts if part]
+    return "\n".join(told) if told else None
 
 
 def _plain(value: object) -> str:

@@ -61,11 +61,14 @@ class InvalidArguments(Exception):
         self.reason = reason
 
 
-def called(handler: Handler, arguments: Mapping[str, Any]) -> Completed | Failed:
-    """How a handler ends that is called here, in a thread or a process of its own; MemoryError and exits too."""
+def called(
+    handler: Handler, arguments: Mapping[str, Any], on_error: Callable[[BaseException], None]
+) -> Completed | Failed:
+    """How a handler ends that is called here, in a thread; MemoryError and exits too. `on_error` hears of an error."""
     try:
         return completed(handler, call(handler, arguments))
     except BaseException as error:
+        on_error(error)
         return failed(handler, error)
 
 

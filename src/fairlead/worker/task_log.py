@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from typing import Final
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from fairlead.core.identity import trace_id_of
+from fairlead.core.events import Crashed, Failed, TimedOut
+from fairlead.core.identity import TaskId, trace_id_of
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, Priority, Reason, State, Task
 from fairlead.core.transitions import state_before
+from fairlead.engine.engine import Settlement
 from fairlead.engine.events.types import Happening, Occurrence, Watcher, happening_of, worker_of
 from fairlead.wire.text import iso
-from fairlead.worker.logs import LogHandler, line_of
+from fairlead.worker.logs import TRANSITION, LogHandler, line_of
 
 LOGGER: Final = "fairlead.tasks"
 
@@ -85,6 +89,8 @@ class TransitionLog(Watcher):
         self._encoder = msgspec.json.Encoder()
         self._process = os.getpid()
 
+    follows_workers = True
+
     def moved(self, tasks: Sequence[Task], at: Instant) -> None:
         """Log that tasks have come to their states."""
         least = self._logger.getEffectiveLevel()
@@ -117,7 +123,7 @@ class TransitionLog(Watcher):
                     )  # fmt: skip
             elif informs or status.state is not QUEUED or status.reason is not Reason.SUBMITTED:
                 happening = happening_of(task)
-                if LEVELS[happening] >= least:
+                if LEVELS[happening] >= least and not (_failing and _is_told_by_worker(happening, task)):
                     lines.append(self._line(happening, task, at, when or iso(at)))
         if lines:
             self._write(lines)
@@ -135,30 +141,7 @@ class TransitionLog(Watcher):
             self._write([self._line(occurrence.happening, occurrence.task, occurrence.at, iso(occurrence.at))])
 
     def _line(self, happening: Happening, task: Task, at: Instant, when: str) -> LogLine:
-        spec, status = task.spec, task.status
-        line = LogLine(
-            when,
-            "info",
-            self._process,
-            LOGGER,
-            _MESSAGES[happening],
-            spec.id,
-            spec.type,
-            spec.queue,
-            _PRIORITIES[status.priority],
-            *_states(happening, task),
-            status.attempts,
-            worker_of(task),
-        )
-        if spec.trace is not None:
-            line.trace_id = trace_id_of(spec.trace)
-        line.level = _WORDS[LEVELS[happening]]
-        line.reason = status.reason.value
-        took = _took(happening, task, at)
-        line.duration_seconds = None if took is None else took / SECOND
-        if happening in _WITH_ERROR and status.failure is not None:
-            line.error = f"{status.failure.type}: {status.failure.message}"
-        return line
+        return log_line(happening, task, at, when, self._process)
 
     def _write(self, lines: list[LogLine]) -> None:
         if self._handler.setup.as_json:
@@ -166,6 +149,104 @@ class TransitionLog(Watcher):
         else:
             text = "".join(f"{line_of(line.time, line.level, sentence(line))}\n" for line in lines)
             self._handler.write(text.encode())
+
+
+def log_line(happening: Happening, task: Task, at: Instant, when: str, process: int) -> LogLine:
+    """What is logged of a transition."""
+    spec, status = task.spec, task.status
+    line = LogLine(
+        when,
+        "info",
+        process,
+        LOGGER,
+        _MESSAGES[happening],
+        spec.id,
+        spec.type,
+        spec.queue,
+        _PRIORITIES[status.priority],
+        *_states(happening, task),
+        status.attempts,
+        worker_of(task),
+    )
+    if spec.trace is not None:
+        line.trace_id = trace_id_of(spec.trace)
+    line.level = _WORDS[LEVELS[happening]]
+    line.reason = status.reason.value
+    took = _took(happening, task, at)
+    line.duration_seconds = None if took is None else took / SECOND
+    if happening in _WITH_ERROR and status.failure is not None:
+        line.error = f"{status.failure.type}: {status.failure.message}"
+    return line
+
+
+Attempted: TypeAlias = tuple[TaskId, int]
+"""One attempt of a task."""
+
+_failing: Final[set[Attempted]] = set()
+"""The attempts that a worker of this process settles as failed: it logs what becomes of them, with the error."""
+
+
+def _is_told_by_worker(happening: Happening, task: Task) -> bool:
+    return happening in _WITH_ERROR and (task.spec.id, task.status.attempts) in _failing
+
+
+_FAILED: Final = frozenset((Failed, TimedOut, Crashed))
+
+
+class FailureLog:
+    """The log of the attempts that have failed in one worker, which has their errors.
+
+    It writes records of Python's own logging, whoever set that up: a program that logs nothing else still shows them.
+    """
+
+    def __init__(self) -> None:
+        self._errors: dict[Attempted, BaseException] = {}
+        self._logger = logging.getLogger(LOGGER)
+
+    def keep(self, task: Task, error: BaseException) -> None:
+        """Keep the error of an attempt until it is known what becomes of the task."""
+        self._errors[task.spec.id, task.status.attempts] = error
+
+    def expect(self, settlements: Sequence[Settlement]) -> list[Settlement]:
+        """Those that are to be logged when they are settled, and by nobody else."""
+        failing = [each for each in settlements if type(each.outcome) in _FAILED]
+        if failing:
+            _failing.update((each.task.spec.id, each.task.status.attempts) for each in failing)
+        return failing
+
+    def forget(self, failing: Sequence[Settlement]) -> None:
+        """They were settled, or will not be."""
+        for each in failing:
+            attempted = each.task.spec.id, each.task.status.attempts
+            _failing.discard(attempted)
+            self._errors.pop(attempted, None)
+
+    def settled(self, settlement: Settlement, task: Task) -> None:
+        """Log what has become of a task, if its attempt has failed."""
+        if type(settlement.outcome) not in _FAILED:
+            return
+        happening = happening_of(task)
+        level = LEVELS[happening]
+        if happening not in _WITH_ERROR or not self._logger.isEnabledFor(level):
+            return
+        error = self._errors.get((task.spec.id, settlement.task.status.attempts))
+        at = time.time_ns() // 1_000
+        line = log_line(happening, task, at, iso(at), os.getpid())
+        fields = {name: value for name in _OWN_FIELDS if (value := getattr(line, name)) is not None}
+        record = self._logger.makeRecord(
+            LOGGER, level, __file__, 0, sentence(line), (),
+            None if error is None else (type(error), error, _traceback_of(error)),
+            extra={**fields, TRANSITION: line.message},
+        )  # fmt: skip
+        # What was stored begins in the handler's own code, and is of bounded length.
+        record.exc_text = None if task.status.failure is None else task.status.failure.traceback
+        self._logger.handle(record)
+
+
+_traceback_of: Final[Callable[[BaseException], TracebackType | None]] = vars(BaseException)["__traceback__"].__get__
+_OWN_FIELDS: Final = tuple(
+    name for name in LogLine.__struct_fields__ if name not in ("time", "level", "process", "logger", "message")
+)
 
 
 def sentence(line: LogLine) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings, LeaseLost, StoreError, StoreUnavailable
-from fairlead.core.events import HandedBack, Outcome
+from fairlead.core.events import Failed, HandedBack, Outcome
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LATEST, MINUTE, SECOND, seconds
 from fairlead.core.task import Progress, Task
@@ -29,6 +30,7 @@ from fairlead.worker.resources import portal_to
 from fairlead.worker.slots import Slots, WorkerSlots, cores, usual_capacity
 from fairlead.worker.source import Outage, Registration, Source
 from fairlead.worker.spans import Traces
+from fairlead.worker.task_log import FailureLog
 
 if TYPE_CHECKING:
     from fairlead.engine.metrics.collector import Metrics
@@ -145,7 +147,9 @@ class Worker:
         self._reports: dict[TaskId, Beat] = {}
         self._outcomes: list[Settlement] = []
         self._settling = False
+        self._home = contextvars.copy_context()
         self._traces = Traces()
+        self._failures = FailureLog()
         self._leaving = asyncio.Event()
         self._leaving_now = asyncio.Event()
         self._beat_failed: Callable[[int], None] = lambda count: None
@@ -364,8 +368,11 @@ class Worker:
             self._reports.pop(task_id, None)
         if outcome is None:
             self._keeper.drop([task])
-        else:
-            self._say(Settlement(task, outcome))
+            return
+        if attempt.error is not None and isinstance(outcome, Failed):
+            self._failures.keep(task, attempt.error)
+        attempt.error = None
+        self._say(Settlement(task, outcome))
 
     def _leave_behind(self, attempt: Attempt) -> None:
         """Say how an attempt ended whose handler heeds no stop, and wait for that no longer."""
@@ -383,7 +390,8 @@ class Worker:
         self._outcomes.append(settlement)
         if not self._settling:
             self._settling = True
-            self._track(self._settle())
+            # In the context of the worker: that of the attempt which has ended is for what its handler does.
+            self._track(self._settle(), self._home)
 
     async def _settle(self) -> None:
         """Say how attempts ended until it has been heard: an outcome is never dropped for an outage."""
@@ -403,11 +411,13 @@ class Worker:
 
     async def _settle_batch(self, batch: list[Settlement]) -> None:
         stay()
+        failing = self._failures.expect(batch)
         try:
             answers = await self._source.settle(batch)
         except StoreError:
             raise
         except Exception as error:
+            self._failures.forget(failing)
             if len(batch) > 1:
                 for settlement in batch:
                     await self._settle_batch([settlement])
@@ -425,14 +435,21 @@ class Worker:
         for answer in answers:
             if isinstance(answer, LeaseLost):
                 log.warning("task %s: lease lost before its outcome was stored; dropping the outcome", answer.task_id)
+        if failing:
+            for said, answer in zip(batch, answers, strict=True):
+                if isinstance(answer, Task):
+                    self._failures.settled(said, answer)
+            self._failures.forget(failing)
         if self._traces.under_way:
             for said, answer in zip(batch, answers, strict=True):
                 self._traces.settled(said.task, said.outcome, answer)
         self._keeper.drop([settlement.task for settlement in batch])
 
-    def _track(self, coroutine: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    def _track(
+        self, coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | None = None
+    ) -> asyncio.Task[Result]:
         """Have something run that must come to its end before the worker leaves."""
-        life = asyncio.get_running_loop().create_task(coroutine)
+        life = asyncio.get_running_loop().create_task(coroutine, context=context)
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
         return life

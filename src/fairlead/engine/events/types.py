@@ -67,6 +67,9 @@ class Watcher:
     interest to it.
     """
 
+    follows_workers = False
+    """Whether it is told in a worker that has its tasks from a server, too: what the server does there."""
+
     def moved(self, tasks: Sequence[Task], at: Instant) -> None:
         """Tasks have come to their states; `happening_of` says how."""
 
