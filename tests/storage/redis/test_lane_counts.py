@@ -22,7 +22,7 @@ from fairlead.core.task import Task
 from fairlead.storage.redis.store import RedisStore, open_redis
 from fairlead.testing.builders import NOW, a_settle, a_task, a_token
 from tests.servers.redis import RedisServer, started_single
-from tests.storage.lane_counts import MANY, Crowd, variants
+from tests.storage.lane_counts import MANY, MOST_QUEUES, Crowd, variants
 
 _ROUNDS: Final = 5
 _NOT_COUNTED: Final = ("config", "info")
@@ -115,6 +115,23 @@ async def _compare(server: RedisServer, number: int, types: tuple[int, int, int]
         most = one[name][0] + 100 * _MOST_PER_TASK[name] if name in _MOST_PER_TASK else _MOST_OF_ONE * one[name][0]
         assert commands <= most, (name, one, more)
         assert commands <= _MOST_FOR_MORE * fewer[name][0], (name, fewer, more)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize(("busy", "most"), [(0, 5), (1, 60), (MOST_QUEUES, 2 * MOST_QUEUES + 60)])
+async def test_queues_without_tasks_are_looked_at_together(
+    single: RedisServer, busy: int, most: int, limited: bool
+) -> None:
+    single.ask("FLUSHALL")
+    store = await open_redis(single.url())
+    if busy:
+        await Crowd(queues=busy, tasks=2 * busy).fill(store)
+    claim = Crowd(queues=MOST_QUEUES, limited=limited).claim(1)
+    await store.claim(claim)
+    single.ask("CONFIG", "RESETSTAT")
+    assert len(await store.claim(replace(claim, token=a_token()))) == min(busy, 1)
+    assert _commands(single) <= most * (1.5 if limited else 1)
+    await store.close()
 
 
 async def _show() -> None:

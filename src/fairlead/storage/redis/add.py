@@ -83,11 +83,11 @@ class Adder:
 
     async def _add_ready(self, tasks: Sequence[Task]) -> Sequence[int]:
         """Add tasks that are ready; the places of those with which it is not as simple as that."""
-        by_slot: dict[int, dict[str, list[_Entry]]] = {}
+        by_slot: dict[int, list[_Entry]] = {}
         if not tasks:
             return ()
         kind = self._kind(tasks[0])
-        by_lane = by_slot[kind.slot] = {}
+        part = by_slot[kind.slot] = []
         alike: tuple[object, ...] = ()
         for at, task in enumerate(tasks):
             spec = task.spec
@@ -95,15 +95,9 @@ class Adder:
             # What is submitted together is mostly alike.
             if what != alike or spec.id[PLACE] != kind.place:
                 kind, alike = self._kind(task), what
-                by_lane = by_slot.setdefault(kind.slot, {})
-            lane, entry = kind.lanes[task.status.priority], (at, task, kind, task_value(task, kind))
-            if lane in by_lane:
-                by_lane[lane].append(entry)
-            else:
-                by_lane[lane] = [entry]
-        # Those of a lane are beside each other.
-        parts = [[entry for part in by_lane.values() for entry in part] for by_lane in by_slot.values()]
-        chunks = [chunk for part in parts for chunk in cut(part, _size)]
+                part = by_slot.setdefault(kind.slot, [])
+            part.append((at, task, kind, task_value(task, kind)))
+        chunks = [chunk for part in by_slot.values() for chunk in cut(part, _size)]
         await self._registry.register(by_slot.keys())
         replies = await self._client.run(
             [_ready_call(chunk) for chunk in chunks], repeatable=True, replicas=self._replicas
@@ -173,24 +167,25 @@ def _are_ready(tasks: Sequence[Task]) -> bool:
 
 
 def _ready_call(chunk: Sequence[_Entry]) -> Call:
-    """The call that adds ready tasks of one slot, those of a lane beside each other."""
-    lanes: list[Word] = []
-    words: list[Word] = []
+    """The call that adds ready tasks of one slot: lane by lane, but what is stored in the order in which it came."""
+    by_lane: dict[str, list[Word]] = {}
+    kinds: dict[str, Kind] = {}
     stored: list[Word] = []
-    prefix, lane, number = chunk[0][2].base + b"t", "", 0
+    prefix = chunk[0][2].base + b"t"
     for _, task, kind, value in chunk:
         status, packed = task.status, bytes.fromhex(task.spec.id)
-        if kind.lanes[status.priority] != lane:
-            if number:
-                lanes.append(number)
-            lane, number = kind.lanes[status.priority], 0
-            lanes += (lane, kind.queue, kind.descriptor)
-        number += 1
+        lane = kind.lanes[status.priority]
+        words = by_lane.get(lane)
+        if words is None:
+            words, kinds[lane] = by_lane.setdefault(lane, []), kind
         words += (status.ready_at, packed)
         stored += (prefix + packed, value)
-    lanes.append(number)
-    counts = (len(lanes) // 4, len(chunk))
-    return Call(chunk[0][2].base, [*counts, *lanes, *words, *stored], scripts.ADD_READY, size=sum(map(_size, chunk)))
+    lanes: list[Word] = [len(by_lane), len(chunk)]
+    for lane, kind in kinds.items():
+        lanes += (lane, kind.queue, kind.descriptor, len(by_lane[lane]) // 2)
+    for words in by_lane.values():
+        lanes += words
+    return Call(chunk[0][2].base, lanes + stored, scripts.ADD_READY, size=sum(map(_size, chunk)))
 
 
 def _turns(entries: Sequence[_Entry]) -> list[list[_Entry]]:

@@ -5,7 +5,7 @@
 -- ARGV[1]  how many lanes they are of     ARGV[2]  how many tasks there are
 -- ARGV     per lane: lane, queue, the kind's descriptor, how many tasks are of it
 -- ARGV     per task, lane by lane: ready_at, id
--- ARGV     per task: key, value
+-- ARGV     per task, in the order of the ids mostly: key, value
 --
 -- Returns 1 when all are added | nil when add.lua is to be called.
 
@@ -16,7 +16,7 @@ if call('msetnx', unpack(ARGV, first + 2 * number)) == 0 then
 end
 local ids, counted, kinds = {}, {}, {}
 for at = 1, number do
-  ids[at] = ARGV[first + 2 * at - 1]
+  ids[at] = string.sub(ARGV[first + 2 * (number + at - 1)], -ID)
 end
 for at = 3, 4 * lanes, 4 do
   local last = first + 2 * ARGV[at + 3] - 1

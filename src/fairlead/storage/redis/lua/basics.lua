@@ -37,6 +37,13 @@ local function store_all(list)
   end
 end
 
+-- Remove keys.
+local function remove_all(keys)
+  for first = 1, #keys, PIECE do
+    call('del', unpack(keys, first, math.min(first + PIECE - 1, #keys)))
+  end
+end
+
 -- What changed about the lanes of queues, for their views (see views.lua): by the key of a queue's log.
 local news = {}
 
@@ -50,9 +57,23 @@ local function is_keyed(descriptor)
   return string.byte(descriptor) == 0x94 -- it has a fourth field
 end
 
+local logged = {}
+
+-- Whether a queue has a log: while it has views.
+local function is_logged(base, queue)
+  local log = base .. 'z' .. queue
+  if logged[log] == nil then
+    logged[log] = call('exists', log) == 1
+  end
+  return logged[log]
+end
+
 -- Have it known if the head of a lane is one of those that just came to it: ready_at, id, ... from one place of a list to
 -- another.
 local function tell_head(base, queue, lane, list, first, last)
+  if not is_logged(base, queue) then
+    return
+  end
   local head = call('zrange', base .. 'l' .. lane, 0, 0, 'withscores')
   for at = first + 1, last, 2 do
     if list[at] == head[1] then
@@ -62,7 +83,7 @@ local function tell_head(base, queue, lane, list, first, last)
   end
 end
 
--- Only where a queue has a log: while it has views.
+-- Only where a queue has a log.
 local function write_news()
   for log, list in pairs(news) do
     for first = 1, #list, PIECE do

@@ -28,11 +28,11 @@ if not is_known() then
   return { -4 }
 end
 local queues, lines, slots = {}, {}, {}
-for at = 1, #KEYS - 1 do
+for _, at in ipairs(queues_with_tasks(14, 3)) do
   local base, first = KEYS[at], 11 + 3 * at
-  slots[at] = { base = base, added = {}, removed = {}, counted = open_view and {}, queues = {} }
+  slots[#slots + 1] = { base = base, added = {}, removed = {}, counted = open_view and {}, queues = {} }
   local queue = queue_of(base, ARGV[first], ARGV[first + 1], ARGV[first + 2])
-  queue.slot = slots[at]
+  queue.slot = slots[#slots]
   local view, state
   if open_view then
     view, state = open_view(queue)

@@ -3,7 +3,8 @@
 local READ = 16 -- values per call
 
 -- Those chosen, best first: ids, and the lane of each, which is
--- { base, slot, key, name, queue, gone, moved }; in the slot is collected what changes there.
+-- { queue, key, name, gone, moved } and, if that is known, the lane's size, and a queue { base, name, slot }; in the slot is
+-- collected what changes there.
 local ids, lanes, number = {}, {}, 0
 local ready -- the lanes of the only queue, once they are read: lane, descriptor, ...
 local answer, size, stored = { 0 }, 0, {}
@@ -13,7 +14,7 @@ local function hold(lane, id, key, value)
   local _, at = cmsgpack.unpack_one(value, 1)
   local lease_end, alarm
   value, lease_end, alarm = leased(value, at, now, till, grace, worker, token)
-  local slot = lane.slot
+  local slot = lane.queue.slot
   if alarm then
     put(slot.removed, 'a', id)
   end
@@ -52,7 +53,7 @@ local function hold_all(slots)
   while reached < number and answer[1] == 0 do
     local keys = {}
     for at = reached + 1, math.min(reached + READ, number) do
-      keys[#keys + 1] = lanes[at].base .. 't' .. ids[at]
+      keys[#keys + 1] = lanes[at].queue.base .. 't' .. ids[at]
     end
     local first, values = reached, call('mget', unpack(keys))
     if not pcall(hold_some, keys, values) then
@@ -61,20 +62,23 @@ local function hold_all(slots)
     end
   end
   store_all(stored)
+  local emptied = {}
   for at = 1, reached do
     local lane = lanes[at]
     if lane.gone > 0 and not lane.is_counted then
       lane.is_counted = true
-      call('zremrangebyrank', lane.key, 0, lane.gone - 1)
-      if lane.slot.counted then
-        lane.slot.counted[lane.name .. 'q'] = -lane.gone
-        lane.slot.counted[lane.name .. 'e'] = lane.moved
-        lane.slot.queues[string.sub(lane.name, 1, 8)] = lane.queue
+      take_out(lane, emptied)
+      local queue = lane.queue
+      local slot = queue.slot
+      if slot.counted then
+        slot.counted[lane.name .. 'q'] = -lane.gone
+        slot.counted[lane.name .. 'e'] = lane.moved
+        slot.queues[string.sub(lane.name, 1, 8)] = queue.name
       else
-        local counts = lane.base .. 'n'
+        local counts = queue.base .. 'n'
         if call('hincrby', counts, lane.name .. 'q', -lane.gone) == 0 then
           call('hdel', counts, lane.name .. 'q')
-          list_lanes(lane.base, lane.queue, {}, { lane.name })
+          list_lanes(queue.base, queue.name, {}, { lane.name })
         end
         if lane.moved > 0 then
           call('hincrby', counts, lane.name .. 'e', lane.moved)
@@ -82,6 +86,7 @@ local function hold_all(slots)
       end
     end
   end
+  remove_all(emptied)
   for _, slot in ipairs(slots) do
     if slot.counted and next(slot.counted) then
       count(slot.base, slot.counted, function(kind)

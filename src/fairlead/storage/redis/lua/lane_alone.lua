@@ -10,7 +10,8 @@ elseif ready and #ready == 2 and not selected then
     return answer
   elseif not kind[4] then
     local lane = {
-      base = KEYS[1], slot = slot, key = KEYS[1] .. 'l' .. ready[1], name = ready[1], queue = ARGV[14], gone = 0, moved = 0,
+      queue = { base = KEYS[1], name = ARGV[14], slot = slot }, key = KEYS[1] .. 'l' .. ready[1], name = ready[1],
+      gone = 0, moved = 0,
     }
     ids = call('zrange', lane.key, 0, limit - 1)
     number = #ids

@@ -64,6 +64,9 @@ local function advance(lane)
   lane.at = lane.at + 2
   if lane.at > #lane.heads then
     lane.heads = call('zrange', lane.key, lane.taken, lane.taken + lane.fetch - 1, 'withscores')
+    if #lane.heads < 2 * lane.fetch then
+      lane.size = lane.taken + #lane.heads / 2
+    end
     lane.fetch = math.min(2 * lane.fetch, limit)
     lane.at = 1
   end
@@ -71,11 +74,15 @@ local function advance(lane)
   lane.ready_at = tonumber(lane.heads[lane.at + 1])
 end
 
+local NO_HEADS = {}
+
+-- All that a lane may come to know is named here: a table that grows is made twice.
 local function lane_in(line, name)
+  local queue = line.queue
   return {
-    line = line, base = line.queue.base, slot = line.queue.slot, queue = line.queue.name, name = name,
-    key = line.queue.base .. 'l' .. name, advance = advance,
-    heads = {}, at = 1, taken = 0, gone = 0, moved = 0, fetch = math.min(4, limit), id = false, ready_at = false,
+    line = line, queue = queue, name = name, key = queue.base .. 'l' .. name, advance = advance, heads = NO_HEADS, at = 1,
+    taken = 0, gone = 0, moved = 0, fetch = math.min(4, limit), size = false, id = false, ready_at = false, met = false,
+    is_counted = false,
   }
 end
 
@@ -114,6 +121,37 @@ local function pop(heap)
     heap[1] = last
     sink(heap)
   end
+end
+
+local FEW_QUEUES = 4 -- as many are each looked at
+
+-- The places of the queues of a claim that have ready tasks; of many that have none no one is looked at by itself.
+-- Their names are in ARGV: the first there, and each so many words behind the one before.
+local function queues_with_tasks(first_word, words)
+  local places, keys = {}, {}
+  local function look_for(first, last)
+    local size, found = last - first + 1, nil
+    if size > FEW_QUEUES then
+      found = call('exists', unpack(keys, first, last))
+    end
+    if not found or 4 * found >= size then
+      for at = first, last do
+        places[#places + 1] = at
+      end
+    elseif found > 0 then
+      local middle = math.floor((first + last) / 2)
+      look_for(first, middle)
+      look_for(middle + 1, last)
+    end
+  end
+  local number = #KEYS - 1
+  for at = 1, number > FEW_QUEUES and number or 0 do
+    keys[at] = KEYS[at] .. 'q' .. ARGV[first_word + words * (at - 1)]
+  end
+  for first = 1, number, PIECE do
+    look_for(first, math.min(first + PIECE - 1, number))
+  end
+  return places
 end
 
 local open_view, close_view

@@ -181,23 +181,37 @@ local function keep_dues(limits, now)
       last = math.max(last, found.due)
     end
   end
-  call('zremrangebyscore', limits.dues, '-inf', now)
   if #list > 0 then
+    call('zremrangebyscore', limits.dues, '-inf', now)
     write('zadd', limits.dues, list)
     call('pexpire', limits.dues, string.format('%.0f', math.floor((last - now) / 1000) + DUES_LIFE))
   end
 end
 
+local stored, added, removed = {}, {}, {} -- what is to be written of the tasks that are held
+
 -- Let a queued task be executing under a lease: its value, when the lease ends and the alarm it had are as `leased`
 -- says. The caller takes it out of its lane, or counts it out of it.
 local function hold(base, id, value, lease_end, alarm)
   if alarm then
-    call('zrem', base .. 'a', id)
+    put(removed, base .. 'a', id)
   end
-  call('set', base .. 't' .. id, value)
-  call('zadd', base .. 'e', text_of(lease_end), id)
+  local last = #stored
+  stored[last + 1], stored[last + 2] = base .. 't' .. id, value
+  put(added, base .. 'e', text_of(lease_end), id)
   if NOTES then
-    call('zadd', base .. 'o', noted_at, id)
+    put(added, base .. 'o', noted_at, id)
+  end
+end
+
+-- Write what was collected about the tasks that are held.
+local function write_held()
+  store_all(stored)
+  for key, list in pairs(removed) do
+    write('zrem', key, list)
+  end
+  for key, list in pairs(added) do
+    write('zadd', key, list)
   end
 end
 

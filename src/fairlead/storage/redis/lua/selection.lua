@@ -19,6 +19,15 @@ local excluded = set_of(cmsgpack.unpack(ARGV[11]))
 local selected = ARGV[13] ~= '' and KEYS[1] .. 's' .. ARGV[12]
 local knows_types = string.find(ARGV[13], '+', 1, true)
 
+-- Take out of a lane the tasks in front that are gone; the lanes of which nothing is left go all at once.
+local function take_out(lane, emptied)
+  if lane.gone == lane.size then
+    emptied[#emptied + 1] = lane.key
+  else
+    call('zremrangebyrank', lane.key, 0, lane.gone - 1)
+  end
+end
+
 local function may_take(kind)
   if excluded[kind[2]] or (types and not types[kind[2]]) then
     return false

@@ -139,7 +139,7 @@ local function meet(line, entry)
   local lane = line.opened[name]
   if not lane then
     lane = lane_in(line, name)
-    lane.met, lane.fetch, lane.list = {}, 2, string.sub(entry, 25, 25)
+    lane.met, lane.fetch = { entry }, 2
     line.opened[name] = lane
     if equip then
       local descriptor = call('hget', line.queue.base .. 'q' .. line.queue.name, name)
@@ -154,8 +154,9 @@ local function meet(line, entry)
     if lane.id then
       push(line.heap, lane)
     end
+  else
+    lane.met[#lane.met + 1] = entry
   end
-  lane.met[#lane.met + 1] = entry
 end
 
 -- Meet entries until the oldest head of a line is known.
@@ -266,7 +267,7 @@ close_view = function(queue)
         local head = call('zrange', lane.key, 0, 0, 'withscores')
         id, ready_at = head[1], head[2]
       end
-      local entry = id and entry_of(name, lane.list, ready_at, id)
+      local entry = id and entry_of(name, string.sub(lane.met[1], 25, 25), ready_at, id)
       for _, met in ipairs(lane.met) do
         if met == entry then
           entry = nil
