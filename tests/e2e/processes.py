@@ -199,6 +199,15 @@ class Yard:
 
         return asyncio.run(read())
 
+    def present(self) -> int:
+        """How many workers have made themselves known."""
+
+        async def read() -> int:
+            async with self.engine() as engine:
+                return len(await engine.worker_records.workers())
+
+        return asyncio.run(read())
+
     def until_all_ended(self, patience: float = PATIENCE) -> None:
         deadline = time.monotonic() + patience
         while (counts := self.counts()) and any(count for state, count in counts.items() if not state.ended):

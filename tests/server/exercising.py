@@ -278,10 +278,13 @@ def _sound(body: Any) -> Any:
                     name: b64encode(str(part).encode("utf-8", "replace")).decode()
                     for name, part in sound["parts"].items()
                 }
-            if sound.get("retry_rules"):
+            rules = sound.get("retry_rules")
+            # What is free to be any JSON may have a key of this name too.
+            if isinstance(rules, list) and all(isinstance(rule, dict) for rule in rules):
                 # One rule for each error, by its name; and one that rejects says nothing else.
-                rules = enumerate(sound["retry_rules"])
-                sound["retry_rules"] = [{**rule, "error": f"E{number}", "reject": False} for number, rule in rules]
+                sound["retry_rules"] = [
+                    {**rule, "error": f"E{number}", "reject": False} for number, rule in enumerate(rules)
+                ]
             for name in ("type_running", "type_rate"):
                 if isinstance(sound.get(name), dict):  # By task types, which are names.
                     sound[name] = {f"type{number}": value for number, value in enumerate(sound[name].values())}
