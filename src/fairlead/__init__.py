@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from fairlead.worker.context import TaskContext, current_task
     from fairlead.worker.providers import Depends
     from fairlead.worker.resources import Middleware
+    from fairlead.worker.sentry import Sentry
 
 _HOMES = {
     "core.errors": (
@@ -106,6 +107,7 @@ _HOMES = {
     "worker.context": ("TaskContext", "current_task"),
     "worker.providers": ("Depends",),
     "worker.resources": ("Middleware",),
+    "worker.sentry": ("Sentry",),
 }
 """Where each name comes from, which is imported when it is first asked for."""
 
@@ -155,6 +157,7 @@ __all__ = [
     "Retry",
     "RetryRule",
     "Rules",
+    "Sentry",
     "Settings",
     "State",
     "StoreError",

@@ -90,7 +90,9 @@ def test_every_extra_is_in_the_table_with_the_packages_that_it_brings() -> None:
     # uvloop makes the server quicker where there is one; nothing needs it.
     optional = {"server": {"uvloop"}}
     for extra, requirements in declared.items():
-        brought = {re.split(r"[\[>]", requirement)[0].removesuffix("-api") for requirement in requirements}
+        brought = {
+            re.split(r"[\[>]", requirement)[0].removesuffix("-api").replace("-", "_") for requirement in requirements
+        }
         assert brought - optional.get(extra, set()) == set(EXTRAS[extra])
 
 

@@ -14,6 +14,7 @@ EXTRAS: Final = {
     "server": ("httptools", "starlette", "uvicorn", "websockets"),
     "client": ("httptools", "httpx"),
     "otel": ("opentelemetry",),
+    "sentry": ("sentry_sdk",),
     "fast": ("uvloop",),
     "testing": ("hypothesis", "pytest"),
 }

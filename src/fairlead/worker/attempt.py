@@ -161,7 +161,9 @@ class Attempt:
         """Run a handler in a thread or a process."""
         handler = self._handler
         if handler.place is _PROCESS:
-            return await self._cells.run(handler, self.task, self._context.progress, self._begin)
+            ended = await self._cells.run(handler, self.task, self._context.progress, self._begin)
+            self._context.reported = ended.reported
+            return ended.outcome
         arguments, context = self._arguments(), contextvars.copy_context()
         ending = self._threads.run(lambda: called(handler, arguments, self._keep), context, self._on_free)
         self._in_thread = True
@@ -184,6 +186,11 @@ class Attempt:
 
     def _keep(self, error: BaseException) -> None:
         self.error = error
+
+    @property
+    def reported(self) -> bool:
+        """Whether a middleware has reported the error of the attempt."""
+        return self._context.reported is True
 
     def _arguments(self) -> dict[str, Any]:
         """What to call the handler with; raises InvalidArguments, which no handler does."""

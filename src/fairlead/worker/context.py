@@ -52,6 +52,10 @@ class TaskContext:
     # How every attempt stands at first: said of the class, it need not be said of each.
     cancel_asked = False
     """Whether the attempt should stop: cancel was asked, its time is up, or its lease is lost."""
+    reported = False
+    """Set by a middleware that has reported the error of the attempt: the log's record of it says so in turn."""
+    is_isolated = False
+    """Whether it runs in an isolated process, which may be killed as soon as the handler has ended."""
     _is_stopped = False
     _said: Outcome | None = None
     """What will be said of the attempt that is stopped, whatever its handler makes of it."""
@@ -126,8 +130,9 @@ class TaskContext:
         self.cancel_asked = self._is_stopped = True
         self._said = outcome
 
-    def equip(self, state: object, portal: Portal | None) -> None:
+    def equip(self, state: object, portal: Portal, *, isolated: bool = False) -> None:
         """Take in what the lifespan has yielded, and the way to the event loop that it lives on."""
+        self.is_isolated = isolated
         self._state = state
         self._portal = portal
 

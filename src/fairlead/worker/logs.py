@@ -23,7 +23,9 @@ from fairlead.worker.context import task_fields
 
 TRANSITION: Final = "transition"
 """The attribute of a record with what it says of a task in JSON, whose fields say the rest."""
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", TRANSITION}
+REPORTED: Final = "reported"
+"""The attribute of a record that says whether a middleware has reported its error, as Sentry's does."""
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", TRANSITION, REPORTED}
 _DELAY: Final = 0.05
 """How long lines may wait to be written, in seconds."""
 _MOST_PENDING: Final = 200

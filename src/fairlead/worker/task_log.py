@@ -22,8 +22,9 @@ from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, Priority, Reason, S
 from fairlead.core.transitions import state_before
 from fairlead.engine.engine import Settlement
 from fairlead.engine.events.types import Happening, Occurrence, Watcher, happening_of, worker_of
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.wire.text import iso
-from fairlead.worker.logs import TRANSITION, LogHandler, line_of
+from fairlead.worker.logs import REPORTED, TRANSITION, LogHandler, line_of
 
 LOGGER: Final = "fairlead.tasks"
 
@@ -200,12 +201,12 @@ class FailureLog:
     """
 
     def __init__(self) -> None:
-        self._errors: dict[Attempted, BaseException] = {}
-        self._logger = logging.getLogger(LOGGER)
+        self._errors: dict[Attempted, tuple[BaseException | None, bool]] = {}
+        self._logger = Logger(LOGGER)
 
-    def keep(self, task: Task, error: BaseException) -> None:
-        """Keep the error of an attempt until it is known what becomes of the task."""
-        self._errors[task.spec.id, task.status.attempts] = error
+    def keep(self, task: Task, error: BaseException | None, *, reported: bool) -> None:
+        """Keep the error of an attempt, and whether it is reported, until it is known what becomes of the task."""
+        self._errors[task.spec.id, task.status.attempts] = error, reported
 
     def expect(self, settlements: Sequence[Settlement]) -> list[Settlement]:
         """Those that are to be logged when they are settled, and by nobody else."""
@@ -229,14 +230,14 @@ class FailureLog:
         level = LEVELS[happening]
         if happening not in _WITH_ERROR or not self._logger.isEnabledFor(level):
             return
-        error = self._errors.get((task.spec.id, settlement.task.status.attempts))
+        error, reported = self._errors.get((task.spec.id, settlement.task.status.attempts), (None, False))
         at = time.time_ns() // 1_000
         line = log_line(happening, task, at, iso(at), os.getpid())
-        fields = {name: value for name in _OWN_FIELDS if (value := getattr(line, name)) is not None}
-        record = self._logger.makeRecord(
+        fields = {name: value for name in FIELDS if (value := getattr(line, name)) is not None}
+        record = self._logger.logger.makeRecord(
             LOGGER, level, __file__, 0, sentence(line), (),
             None if error is None else (type(error), error, _traceback_of(error)),
-            extra={**fields, TRANSITION: line.message},
+            extra={**fields, TRANSITION: line.message, REPORTED: reported},
         )  # fmt: skip
         # What was stored begins in the handler's own code, and is of bounded length.
         record.exc_text = None if task.status.failure is None else task.status.failure.traceback
@@ -244,9 +245,10 @@ class FailureLog:
 
 
 _traceback_of: Final[Callable[[BaseException], TracebackType | None]] = vars(BaseException)["__traceback__"].__get__
-_OWN_FIELDS: Final = tuple(
+FIELDS: Final = tuple(
     name for name in LogLine.__struct_fields__ if name not in ("time", "level", "process", "logger", "message")
 )
+"""What the record of a failed attempt has as attributes."""
 
 
 def sentence(line: LogLine) -> str:

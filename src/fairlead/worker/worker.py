@@ -369,8 +369,8 @@ class Worker:
         if outcome is None:
             self._keeper.drop([task])
             return
-        if attempt.error is not None and isinstance(outcome, Failed):
-            self._failures.keep(task, attempt.error)
+        if isinstance(outcome, Failed):
+            self._failures.keep(task, attempt.error, reported=attempt.reported)
         attempt.error = None
         self._say(Settlement(task, outcome))
 

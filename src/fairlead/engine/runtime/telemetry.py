@@ -35,13 +35,24 @@ class Logger(logging.LoggerAdapter[logging.Logger]):
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Say something, as far as the handlers let it be said: those before one that raises have heard it."""
-        try:
+        with _unraised():
             super().log(level, msg, *args, **kwargs)
-        except Exception:
-            # As for a handler's own errors, which has the same switch.
-            with contextlib.suppress(Exception):
-                if logging.raiseExceptions:
-                    traceback.print_exc()
+
+    def handle(self, record: logging.LogRecord) -> None:
+        """Say what is in a record that was made elsewhere."""
+        with _unraised():
+            self.logger.handle(record)
+
+
+@contextlib.contextmanager
+def _unraised() -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        # As for a handler's own errors, which has the same switch.
+        with contextlib.suppress(Exception):
+            if logging.raiseExceptions:
+                traceback.print_exc()
 
 
 SYSTEM: Final = "fairlead"

@@ -199,6 +199,8 @@ class CellProcess:
         self._loop: asyncio.AbstractEventLoop | None = None
         """One for the life of the process: what handlers keep open, such as a pool, belongs to it."""
         self._lifespans: dict[Resources, OnLoop] = {}
+        self._context: TaskContext | None = None
+        """That of the attempt under way, if its handler was called."""
 
     def serve(self) -> NoReturn:
         """Run jobs until there are no more, then leave what was entered for them, and exit."""
@@ -221,10 +223,16 @@ class CellProcess:
         while True:
             job = decode(self._channel.hear())
             identity = self._channel.identity
+            self._context = None
             outcome = self._outcome(job, identity)
             self._channel.stay()
-            self._channel.say(identity, Ended(_sized(outcome)), last=True)
+            self._channel.say(identity, Ended(_sized(outcome), self._reported), last=True)
             surroundings.restore()
+
+    @property
+    def _reported(self) -> bool:
+        """Whether a middleware has reported the error of the attempt."""
+        return self._context is not None and self._context.reported is True
 
     def _outcome(self, job: Job, identity: bytes) -> Completed | Failed:
         try:
@@ -261,7 +269,8 @@ class CellProcess:
         except InvalidTask as error:
             raise InvalidArguments(error) from None
         context = TaskContext(job.task, self._reporter(identity), handler, failed)
-        context.equip(state, self._run)
+        context.equip(state, self._run, isolated=True)
+        self._context = context
         enter(context)
         adopt(job.trace)
         return call(handler, arguments, self._run)

@@ -87,6 +87,8 @@ class Ended(Struct, frozen=True, tag=True):
     """The handler has ended; the cell, which knows its errors, has judged the outcome."""
 
     outcome: Completed | Failed
+    reported: bool = False
+    """Whether a middleware has reported the error."""
 
 
 class Reported(Struct, frozen=True, tag=True):
@@ -156,7 +158,7 @@ class Cells:
 
     async def run(
         self, handler: Handler, task: Task, report: Callable[[float, str], None], begun: Callable[[], None]
-    ) -> Completed | Failed:
+    ) -> Ended:
         """How a handler ended that was run in a cell; if this is cancelled the cell is killed.
 
         `begun` is called when the cell is ready, and what it runs is the handler. Raises ProcessDied.
@@ -174,12 +176,12 @@ class Cells:
             if (taken := loop.time() - claimed) > _AT_ONCE:
                 self._allow(task, taken)
             begun()
-            outcome = await cell.outcome(report)
+            ended = await cell.end_of_job(report)
         except BaseException:
             await cell.kill()
             raise
         self._idle.append(cell)
-        return outcome
+        return ended
 
     async def close(self) -> None:
         """End all cells."""
@@ -254,13 +256,13 @@ class _Cell:
         if not isinstance(message, Begun):
             raise ProcessDied(_BABBLE)
 
-    async def outcome(self, report: Callable[[float, str], None]) -> Completed | Failed:
+    async def end_of_job(self, report: Callable[[float, str], None]) -> Ended:
         """How the handler of the job ends."""
         while True:
             message = await self._message()
             match message:
-                case Ended(outcome):
-                    return outcome
+                case Ended():
+                    return message
                 case Reported(percent, text):
                     report(percent, text)
                 case Exited(words):
