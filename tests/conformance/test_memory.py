@@ -11,14 +11,14 @@ from fairlead.testing.builders import a_claim, a_task
 from fairlead.testing.clauses.claim import ClaimingClauses
 from fairlead.testing.clauses.limits import RateLimitClauses, RunningLimitClauses
 from fairlead.testing.clauses.order import OrderClauses
-from fairlead.testing.contract import StoreContract
+from fairlead.testing.contract import SharingContract, StoreContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.races import Crew, RaceContract, ThreadCrew
 from fairlead.testing.steps import add, ids, opened_memory
 
 
-class TestMemory(StoreContract):
+class TestMemory(StoreContract, SharingContract):
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:
         async with opened_memory() as store:
@@ -31,7 +31,7 @@ async def opened_by_index() -> AsyncIterator[Store]:
     yield MemoryStore(few=0)
 
 
-class TestMemoryByIndex(ClaimingClauses, OrderClauses, RunningLimitClauses, RateLimitClauses):
+class TestMemoryByIndex(ClaimingClauses, OrderClauses, RunningLimitClauses, RateLimitClauses, SharingContract):
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:
         async with opened_by_index() as store:

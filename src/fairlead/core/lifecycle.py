@@ -360,4 +360,6 @@ def _prioritized(task: Task, now: Instant, priority: Priority) -> Status:
         priority=priority,
         version=status.version + 1,
         history=longer(task, now, status.state, Reason.PRIORITIZED),
+        # In the line that it comes to it has yet to be given one.
+        turn=0,
     )

@@ -196,6 +196,15 @@ class After(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     on_failure: OnFailure = OnFailure.CANCEL
 
 
+class Fair(Struct, frozen=True, array_like=True, gc=False):
+    """Whose turns a task takes, and how far apart they are (`fairlead.core.queues.fairness`)."""
+
+    key: str
+    """The fair key: tasks that have one share their line with those of other keys, turn by turn."""
+    step: int = 5_040
+    """How far apart the turns of its key are, by the key's weight when it was submitted."""
+
+
 class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What was asked for. Never rewritten."""
 
@@ -224,6 +233,18 @@ class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
     after: After | None = None
     """What the task waits for, if it waits for others."""
+    fair: Fair | None = None
+    """Whose turns it takes; None if it shares those of all tasks that have no fair key."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether it takes turns of its own: tasks with a concurrency key share those of all without a fair key."""
+        return self.fair is not None and self.concurrency_key is None
+
+    @property
+    def fair_key(self) -> str | None:
+        """The key whose turns it takes."""
+        return None if self.fair is None else self.fair.key
 
     @property
     def key(self) -> str | None:
@@ -271,6 +292,8 @@ class Status(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """How many of the tasks that it waits for have not ended. The store counts."""
     unmet: int = 0
     """How many of them ended other than completed."""
+    turn: int = 0
+    """Its turn in its line since it was last queued, given by the store; 0 before that, and for who takes none."""
 
     @property
     def waits(self) -> bool:
@@ -296,7 +319,8 @@ class Task(Struct, frozen=True, gc=False):
     def lane(self) -> Lane:
         """The lane the task waits in when it is ready."""
         spec = self.spec
-        return Lane(spec.queue, spec.type, spec.requires, self.status.priority, spec.concurrency_key is not None)
+        priority, keyed = self.status.priority, spec.concurrency_key is not None
+        return Lane(spec.queue, spec.type, spec.requires, priority, keyed, spec.fair is not None and not keyed)
 
 
 class Lane(Struct, frozen=True, order=True, gc=False, cache_hash=True):
@@ -308,3 +332,5 @@ class Lane(Struct, frozen=True, order=True, gc=False, cache_hash=True):
     priority: Priority
     keyed: bool = False
     """Whether its tasks have concurrency keys; the others are in a lane of their own, which need not look at keys."""
+    fair: bool = False
+    """Whether its tasks take turns by their fair keys; the others are in a lane of their own, which has no turns."""

@@ -190,6 +190,8 @@ def waiting_again(
         progress=None,
         settled=settled,
         history=longer(task, now, state, reason, cause),
+        # Who is handed back was not served and keeps its turn; else the store gives a new one when it is queued.
+        turn=status.turn if reason is Reason.HANDED_BACK and state is State.QUEUED else 0,
     )
 
 

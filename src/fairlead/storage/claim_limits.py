@@ -13,10 +13,11 @@ from typing import Final
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
+from fairlead.core.queues.fairness import LineTurns
 from fairlead.core.queues.limits import NO_LIMITS, Limit, Limits, Meter
 from fairlead.core.task import Lane, Priority
 from fairlead.storage.lane_merge import Head
-from fairlead.storage.lane_search import FEW, Entry, Front, LaneSearch, LaneSource
+from fairlead.storage.lane_search import FEW, Entry, FairSource, Front, LaneSearch, LaneSource
 from fairlead.storage.values import Claim
 
 QUEUE_NAME: Final = "q"
@@ -138,9 +139,25 @@ def running_in(counts: Mapping[tuple[str, str], int]) -> Callable[[str, str | No
     return running
 
 
-def choose(claim: Claim, index: LaneSource, gate: LimitGate) -> list[Head]:
+def choose(claim: Claim, index: LaneSource, gate: LimitGate, fair: FairSource | None = None) -> list[Head]:
     """The heads a claim takes, best first. Each front is told what became of its head."""
-    search = LaneSearch(claim, index, gate.shuts)
+    return choose_fair(claim, index, gate, fair)[0]
+
+
+def choose_fair(
+    claim: Claim, index: LaneSource, gate: LimitGate, fair: FairSource | None
+) -> tuple[list[Head], dict[tuple[str, Priority], LineTurns]]:
+    """The same, and how far the turns of fair tasks have come by that, by queue and priority."""
+
+    def may_take(front: Front) -> bool | None:
+        if gate.shut(front.lane):
+            return None
+        if front.lane.keyed and (until := gate.key_opens_at(front.lane, front.key)) > claim.at:
+            front.close(until)
+            return False
+        return True
+
+    search = LaneSearch(claim, index, gate.shuts, fair, may_take)
     taken: list[Head] = []
     while len(taken) < claim.limit and (front := search.best(len(taken))) is not None:
         lane, head = front.lane, front.head
@@ -152,20 +169,20 @@ def choose(claim: Claim, index: LaneSource, gate: LimitGate) -> list[Head]:
             front.close(until)
             search.moved(lane.queue)
         else:
-            gate.start(lane, front.key)
             search.served(lane.queue)
+            gate.start(lane, front.key)
             taken.append(head)
             front.take()
             search.moved(lane.queue)
-    return taken
+    return taken, search.turns()
 
 
 def merge_limited(claim: Claim, fronts: Iterable[Front], gate: LimitGate) -> list[Head]:
     """The heads a claim takes of lanes that are all open, best first."""
-    return choose(claim, _OpenLanes(fronts), gate)
+    return choose(claim, OpenLanes(fronts), gate)
 
 
-class _OpenLanes:
+class OpenLanes:
     """Lanes whose heads are known."""
 
     few = FEW

@@ -66,7 +66,7 @@ class Turns:
         if turns.share is None or (len(heads) == 1 and not turns.share.everywhere):
             (_, key), front = min(heads, key=lambda each: each[0][1])
             return key, front
-        at, key = next_by_turns(turns.tables[0], turns.share, turns.passed, [candidate for candidate, _ in heads])
+        at, key, _ = next_by_turns(turns.tables[0], turns.share, turns.passed, [candidate for candidate, _ in heads])
         return key, heads[at][1]
 
 

@@ -15,8 +15,10 @@ from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
-from fairlead.core.queues.order import ServiceKey, Table, next_by_turns, passed_after, service_key
+from fairlead.core.queues.fairness import LineTurns
+from fairlead.core.queues.order import ServiceKey, Table, passed_after, pick_line, service_key
 from fairlead.core.task import Lane, Priority
+from fairlead.storage.fair_line import FairEntries, FairLine
 from fairlead.storage.lane_merge import Head
 from fairlead.storage.values import Claim, QueueOrder
 
@@ -77,6 +79,23 @@ class LaneSource(Protocol):
         ...
 
 
+class FairSource(Protocol):
+    """The lanes of fair tasks that a claim may take from."""
+
+    def fair_lines(self, queue: str) -> Mapping[Priority, FairEntries]:
+        """Those of a queue by priority; none where no fair task waits."""
+        ...
+
+
+class NoFair:
+    """The source of a claim whose queues have no fair tasks."""
+
+    def fair_lines(self, queue: str) -> Mapping[Priority, FairEntries]:
+        """None."""
+        del queue
+        return {}
+
+
 class _Line:
     """The lanes of one queue and priority."""
 
@@ -113,18 +132,23 @@ class _Line:
 class _Queue:
     """The lanes of one queue of a claim, and what it would serve next."""
 
-    def __init__(self, order: QueueOrder, lines: Mapping[Priority, _Line], now: Instant, turn: int) -> None:
+    def __init__(
+        self, order: QueueOrder, lines: Mapping[Priority, _Line | FairLine[Front]], now: Instant, turn: int
+    ) -> None:
         self._tables = order.tables
         self._turns = order.turns
         self._now = now
         self._lines = lines
         self._heads: dict[Priority, tuple[ServiceKey, Front]] = {}
         self._turn = turn % len(order.tables)
+        self._fair = any(isinstance(line, FairLine) for line in lines.values())
         self.key: ServiceKey | None = None
         """What its next task is compared with other queues' by; None if nothing is left."""
         self.front: Front | None = None
         """The lane of that task."""
         self._chosen = Priority.CRITICAL
+        self._by_age = False
+        """Whether it is served by its age, where others take turns."""
         for priority in lines:
             self._look(priority)
         self._choose()
@@ -142,11 +166,32 @@ class _Queue:
                 self._look(priority)
             self._choose()
 
+    def settle(self) -> bool:
+        """Find its next task where fair tasks wait, once it is its turn; whether it is what it seemed to be.
+
+        What limits have blocked meanwhile would be passed over when it comes, but must not stand for its line.
+        """
+        if not self._fair:
+            return True
+        key = self.key
+        for priority, line in self._lines.items():
+            if isinstance(line, FairLine):
+                self._look(priority)
+        self._choose()
+        chosen = self._lines[self._chosen]
+        if self.key is not None and isinstance(chosen, FairLine):
+            self.front = chosen.best() if self._by_age else chosen.next()
+        return self.key == key
+
     def served(self) -> None:
         """Take note that its next task is being served."""
+        line = self._lines[self._chosen]
         if self._turns.share is not None and self.front is not None and self.front.head is not None:
-            waited = self._now - self.front.head[0]
+            # Who is served by turn is not promoted, or it would be those who are that are served.
+            waited = 0 if isinstance(line, FairLine) and not self._by_age else self._now - self.front.head[0]
             self._turns = replace(self._turns, passed=passed_after(self._turns, [(self._chosen, waited)]))
+        if isinstance(line, FairLine):
+            line.served(by_age=self._by_age)
 
     def moved(self) -> None:
         """The lane of its next task has another head now."""
@@ -174,23 +219,31 @@ class _Queue:
         self.key = self.front = None
         if not heads:
             return
-        table, share = self._tables[self._turn], self._turns.share
-        if share is not None and (share.everywhere or len(heads) > 1):
-            candidates = [(priority, key) for priority, (key, _) in heads.items()]
-            if any(key[0] < table[priority].rank for priority, key in candidates):
-                at, self.key = next_by_turns(table, share, self._turns.passed, candidates)
-                self._chosen = candidates[at][0]
-                self.front = heads[self._chosen][1]
-                return
-        self._chosen = min(heads, key=lambda priority: heads[priority][0])
-        self.key, self.front = heads[self._chosen]
+        share = self._turns.share
+        if len(heads) == 1 and not self._fair and (share is None or not share.everywhere):
+            ((self._chosen, (self.key, self.front)),) = heads.items()
+            return
+        candidates = [(priority, key) for priority, (key, _) in heads.items()]
+        at, self.key, self._by_age = pick_line(self._turns, self._turn, candidates)
+        self._chosen = candidates[at][0]
+        self.front = heads[self._chosen][1]
 
 
 class LaneSearch:
     """The lanes that a claim goes through, best first."""
 
-    def __init__(self, claim: Claim, index: LaneSource, is_shut: Callable[[str], bool]) -> None:
-        """`is_shut` says of which queues nothing may be taken."""
+    def __init__(
+        self,
+        claim: Claim,
+        index: LaneSource,
+        is_shut: Callable[[str], bool],
+        fair: FairSource | None = None,
+        may_take: Callable[[Front], bool | None] = lambda _: True,
+    ) -> None:
+        """`is_shut` says of which queues nothing may be taken, and `may_take` of which fronts: see `FairLine`."""
+        self._fair = fair or NoFair()
+        self._may_take = may_take
+        self._fair_lines: dict[tuple[str, Priority], FairLine[Front]] = {}
         self._orders = {order.queue: order for order in claim.queues}
         self._now = claim.at
         self._index = index
@@ -219,12 +272,12 @@ class LaneSearch:
         if not self._steady:
             for entered in self._queues.values():
                 entered.turn(turn)
-        best = self._best()
+        best = self._settled()
         while (next_queue := self._to_enter(best)) is not None:
             priority, queue = next_queue
             self._enter([queue])
             self._advance(priority)
-            best = self._best()
+            best = self._settled()
         return None if best is None else self._queues[best[1]].front
 
     def served(self, queue: str) -> None:
@@ -244,6 +297,17 @@ class LaneSearch:
     def leave(self, queue: str) -> None:
         """Nothing more is taken of a queue."""
         del self._queues[queue]
+
+    def turns(self) -> dict[tuple[str, Priority], LineTurns]:
+        """How far the turns of fair tasks have come, by queue and priority."""
+        return {name: line.turns for name, line in self._fair_lines.items()}
+
+    def _settled(self) -> tuple[ServiceKey, str] | None:
+        best = self._best()
+        while best is not None and not self._queues[best[1]].settle():
+            self._keep(best[1])
+            best = self._best()
+        return best
 
     def _best(self) -> tuple[ServiceKey, str] | None:
         if not self._steady:
@@ -272,7 +336,13 @@ class LaneSearch:
             self._entered.add(name)
             if self._is_shut(name):
                 continue
-            lines = {priority: _Line(each, self._index.open) for priority, each in self._index.lines(name).items()}
+            plain = {priority: _Line(each, self._index.open) for priority, each in self._index.lines(name).items()}
+            lines: dict[Priority, _Line | FairLine[Front]] = {**plain}
+            for priority, entries in self._fair.fair_lines(name).items():
+                others = plain.get(priority) or _Line(iter(()), self._index.open)
+                both = _Line(entries.by_age, self._index.open), _Line(entries.by_turn, self._index.open)
+                line = FairLine(others, both, entries.turns, self._may_take)
+                lines[priority] = self._fair_lines[name, priority] = line
             self._queues[name] = _Queue(self._orders[name], lines, self._now, self._turn)
             self._keep(name)
 

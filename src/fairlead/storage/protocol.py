@@ -46,6 +46,26 @@ Limits
     A blocked key costs a claim one step, however many tasks it has, and none until it may go on. Nothing is kept of a
     key that has no tasks and no start that still counts.
 
+Turns, of a store that is `Sharing`; `fairlead.core.queues.fairness` has their arithmetic and their words
+    S1  A task that takes turns and comes to be queued, or to another priority while it is, gets a turn in the step that
+        does it. If its status says turn 0, that is `entry_turn` of what its line has reached and of a `last` from the
+        greatest turn of its key's tasks that wait there to the greatest that its key was given while any did, 0 if none
+        does. Otherwise it is `return_turn` of what its status says. A task that stays queued at its priority keeps
+        its turn whatever is said; one that takes no turns, or is not queued, has what it is given.
+    S2  Turns are given in the order of the call. Calls at the same time may give one turn twice, and need not know of
+        each other's, nor of claims at the same time.
+    S3  In a line of which a claim may take fair tasks, C2 chooses by the oldest of all that it may take. Who is chosen
+        by age is taken; otherwise `next_by_turn` of these is. L3 and C5 hold for turns, too.
+    S4  `reached` and `others` of a line then are as `next_by_turn` says; by age nothing of them changes. Without fair
+        tasks that wait both are 0, and nothing is kept of the line or its keys. Claims at the same time each go by what
+        they know, and the greatest `reached` and `others` count.
+    S5  `line_keys` gives `reached` and `others`, how many keys have waiting tasks, how many tasks those keys have that
+        were named, and up to `most` others: those that have most tasks, if there are at most 1,000 keys.
+    S6  F5 holds for a stretch `by_turn` of a lane of fair tasks, with (turn, id) for (ready_at, id).
+
+    A claim and a submit cost as much with 100,000 keys as with one. Where no fair task waits, all is as if there were
+    no turns, and costs what it would.
+
 Heartbeats
     H1  `extend` moves lease end and alarm to the earlier of `now + lease` and `started_at + timeout + grace`, also to
         an earlier one; a `started_at` after `now` becomes `now`. It adds one to `beats` and leaves `version`; a
@@ -136,7 +156,7 @@ from fairlead.core.health.diagnosis import Examination, Finding
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.settings import Rules
-from fairlead.core.task import Task
+from fairlead.core.task import Priority, Task
 from fairlead.storage.quarantine import Quarantine
 from fairlead.storage.values import (
     Beat,
@@ -144,6 +164,7 @@ from fairlead.storage.values import (
     Claim,
     FeedEntry,
     Filter,
+    LineKeys,
     Pulse,
     Receipt,
     Record,
@@ -263,6 +284,15 @@ class Prompt(Protocol):
 
     async def wait_and_claim(self, claim: Claim, timeout: float) -> list[Task] | None:
         """Sleep until there may be work, and take it."""
+        ...
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A store that gives turns to fair tasks, so that the keys of a line share it."""
+
+    async def line_keys(self, queue: str, priority: Priority, *, named: Sequence[str] = (), most: int = 0) -> LineKeys:
+        """How far the turns of a line have come, and which keys have how many tasks waiting in it."""
         ...
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
+from fairlead.core.queues.fairness import LineTurns
 from fairlead.core.queues.limits import Limits
 from fairlead.core.queues.order import QueueTurns, Share, Table
 from fairlead.core.queues.promotion import Place
@@ -251,6 +252,20 @@ class Stretch(Struct, frozen=True, gc=False):
     lane: Lane
     start: Place
     end: Place
+    by_turn: bool = False
+    """Whether the lane is counted in the order of (turn, id), with turns for moments; only lanes of fair tasks have
+    one."""
+
+
+class LineKeys(Struct, frozen=True):
+    """Who waits in a line, of a queue and priority, by fair keys."""
+
+    turns: LineTurns = LineTurns()
+    """How far their turns have come."""
+    keys: int = 0
+    """How many keys have fair tasks that wait."""
+    waiting: dict[str, int] = {}
+    """How many tasks of a key wait: of those that were named and have any, and of some others."""
 
 
 class Used(Struct, frozen=True, gc=False):

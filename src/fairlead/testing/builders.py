@@ -15,11 +15,12 @@ from fairlead.core.events import Event, Outcome
 from fairlead.core.identity import NOISE_BYTES, LeaseToken, TaskId, WorkerId, slot_of, task_id, tick_of
 from fairlead.core.instant import DAY, MINUTE, SECOND, Instant, Span
 from fairlead.core.lifecycle import decide
+from fairlead.core.queues.fairness import step_of
 from fairlead.core.queues.limits import Limits
 from fairlead.core.queues.order import Policy, Strict, share_of
 from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.settings import Rules
-from fairlead.core.task import After, Failure, OnFailure, Priority, Progress, Reason, Spec, State, Status, Task
+from fairlead.core.task import After, Failure, Fair, OnFailure, Priority, Progress, Reason, Spec, State, Status, Task
 from fairlead.storage.values import Beat, Change, Claim, Held, QueueOrder, Seen
 
 NOW: Final[Instant] = 1_800_000_000_000_000
@@ -61,6 +62,7 @@ def a_spec(
     tags: Sequence[str] = (),
     trace: str | None = None,
     concurrency_key: str | None = None,
+    fair: Fair | None = None,
 ) -> Spec:
     """What was asked for; with a key it is held for a day."""
     return Spec(
@@ -80,6 +82,7 @@ def a_spec(
         tags=tuple(tags),
         trace=trace,
         concurrency_key=concurrency_key,
+        fair=fair,
     )
 
 
@@ -131,8 +134,10 @@ def a_task(
     key_until: Instant | None = None,
     tags: Sequence[str] = (),
     concurrency_key: str | None = None,
+    fair: str | None = None,
+    weight: float = 1,
 ) -> Task:
-    """A task that no one holds: ready now unless told otherwise."""
+    """A task that no one holds: ready now unless told otherwise. `fair` is its fair key, of this weight."""
     if state is State.EXECUTING:
         raise ValueError("a task becomes executing by being claimed; add a queued one and claim it")
     spec = a_spec(
@@ -149,6 +154,7 @@ def a_task(
         key_until=key_until,
         tags=tags,
         concurrency_key=concurrency_key,
+        fair=None if fair is None else Fair(fair, step_of(weight)),
     )
     return Task(spec, a_status(state=state, priority=priority, ready_at=ready_at, timeout=timeout, alarm=alarm))
 

@@ -9,7 +9,8 @@ A store's test file subclasses `StoreContract` and supplies an async fixture `st
             yield store
             await store.close()
 
-One that keeps tasks as bytes subclasses `QuarantineContract` too, and supplies a fixture `vandal` that damages them.
+One that gives turns subclasses `SharingContract` too. One that keeps tasks as bytes subclasses `QuarantineContract`,
+and supplies a fixture `vandal` that damages them.
 
 The clauses are in the docstring of `fairlead.storage.protocol`.
 """
@@ -20,6 +21,7 @@ from fairlead.testing.clauses.add import AddingClauses, KeyClauses
 from fairlead.testing.clauses.change import ChangingClauses
 from fairlead.testing.clauses.claim import ClaimingClauses
 from fairlead.testing.clauses.dependencies import DependingClauses
+from fairlead.testing.clauses.fairness import ServiceByTurnClauses, TurnClauses
 from fairlead.testing.clauses.feed import FeedClauses
 from fairlead.testing.clauses.heartbeats import HeartbeatClauses, TimeClauses
 from fairlead.testing.clauses.limits import BoundClauses, RateLimitClauses, RunningLimitClauses
@@ -55,6 +57,10 @@ class StoreContract(
     PromptClauses,
 ):
     """Every clause that can be held against a store within one process."""
+
+
+class SharingContract(TurnClauses, ServiceByTurnClauses):
+    """What holds beside those for a store that gives turns."""
 
 
 class QuarantineContract(QuarantineClauses):

@@ -7,7 +7,9 @@ one with the least
     (rank after the wait, ready_at - head start, id)
 
 but where promoted tasks and others want the same place, they take turns (`Share`). Ranks never worsen with age and
-lanes are first in, first out, so the head of a lane is always the best of its lane.
+lanes are first in, first out, so the head of a lane is always the best of its lane. Where tasks have fair keys, this
+chooses the priority by its oldest task; within it, whoever's turn it is is served, but for a task that age has brought
+forward.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LONGEST, MINUTE, SECOND, Instant, Span
+from fairlead.core.queues.fairness import LineTurns, next_by_turn
 from fairlead.core.task import Priority, State, Task
 from fairlead.core.validation import bad_setting, check_count, check_span, shown
 
@@ -133,11 +136,26 @@ class QueueTurns(Struct, frozen=True):
 
 
 Candidate: TypeAlias = tuple[Priority, ServiceKey]
-"""The best waiting task of a priority."""
+"""The oldest waiting task of a priority."""
+Pick: TypeAlias = tuple[int, ServiceKey, bool]
+"""Which priority is served next, the key by which it is compared with other queues, and whether it is served by age.
+
+Then its oldest task is taken, and else the one whose turn it is (`fairlead.core.queues.fairness`), which is the oldest
+where no fair task waits.
+"""
 
 
-def next_by_turns(table: Table, share: Share, passed: int, heads: Sequence[Candidate]) -> tuple[int, ServiceKey]:
-    """Which of the best tasks of a queue's priorities is served next, and the key it is compared with other queues by.
+def pick_line(turns: QueueTurns, turn: int, heads: Sequence[Candidate]) -> Pick:
+    """Which of the priorities of a queue is served next, at this turn of a claim."""
+    table = turns.tables[turn % len(turns.tables)]
+    if turns.share is not None:
+        return next_by_turns(table, turns.share, turns.passed, heads)
+    best = min(range(len(heads)), key=lambda at: heads[at][1])
+    return best, heads[best][1], heads[best][1][0] < table[heads[best][0]].rank
+
+
+def next_by_turns(table: Table, share: Share, passed: int, heads: Sequence[Candidate]) -> Pick:
+    """The same where promoted tasks and others take turns.
 
     A claim finds this once for each task, so there is one head for each priority that has waiting tasks.
     """
@@ -149,19 +167,20 @@ def next_by_turns(table: Table, share: Share, passed: int, heads: Sequence[Candi
         promoted = [at for at, (priority, key) in enumerate(heads) if key[0] < table[priority].rank]
         oldest = min(promoted, key=lambda at: heads[at][1], default=None)
         if oldest is not None and heads[oldest][1][0] <= own_keys[own][0] and passed >= share.due:
-            return oldest, heads[oldest][1]
-        return own, own_keys[own]
+            return oldest, heads[oldest][1], True
+        return own, own_keys[own], False
     if rank == top_rank(table):
         contenders = [at for at, (_, key) in enumerate(heads) if key[0] == rank]
         turn = [at for at in contenders if (table[heads[at][0]].rank > rank) == (passed >= share.due)]
         best = min(turn or contenders, key=lambda at: heads[at][1])
-    return best, heads[best][1]
+    return best, heads[best][1], heads[best][1][0] < table[heads[best][0]].rank
 
 
 def passed_after(turns: QueueTurns, served: Iterable[tuple[Priority, Span]]) -> int:
     """How often others were served since a promoted task was, once tasks of these priorities and waits are served.
 
-    It follows from the tasks alone, best first, so a store need not tell.
+    It follows from the tasks alone, best first, so a store need not tell. Where turns are taken at every rank, a
+    promoted task may also be served as what it was submitted as: until a turn of theirs is due, each task counts.
     """
     share, passed = turns.share, turns.passed
     if share is None:
@@ -172,7 +191,8 @@ def passed_after(turns: QueueTurns, served: Iterable[tuple[Priority, Span]]) -> 
         rank = rank_after(table[priority], waited)
         if rank != top and not share.everywhere:
             break  # What comes behind is not at the top either.
-        passed = share.after(passed, promoted=rank < table[priority].rank)
+        of_theirs = passed >= share.due or not share.everywhere
+        passed = share.after(passed, promoted=of_theirs and rank < table[priority].rank)
     return passed
 
 
@@ -181,39 +201,45 @@ def top_rank(table: Table) -> int:
     return min(line.rank for line in table)
 
 
-def serve(tasks: Iterable[Task], queues: Mapping[str, QueueTurns], now: Instant, limit: int) -> list[Task]:
+def serve(
+    tasks: Iterable[Task],
+    queues: Mapping[str, QueueTurns],
+    now: Instant,
+    limit: int,
+    lines: dict[tuple[str, Priority], LineTurns] | None = None,
+) -> list[Task]:
     """The tasks a claim must take, best first.
 
     The reference that every store is held to: slow and obvious. The k-th task is chosen by table k of its queue, and
-    round again when a queue has fewer tables than that.
+    round again when a queue has fewer tables than that. `lines` says how far the turns of fair tasks have come, and is
+    moved on.
     """
     waiting = list(tasks)
-    passed = {queue: turns.passed for queue, turns in queues.items()}
+    lines = {} if lines is None else lines
+    queues = dict(queues)
     served: list[Task] = []
     while waiting and len(served) < limit:
-        offered: list[tuple[ServiceKey, Task]] = []
+        offered: list[tuple[ServiceKey, str, Priority, Task | None]] = []
         for queue, turns in queues.items():
-            table = turns.tables[len(served) % len(turns.tables)]
-            heads = _heads([task for task in waiting if task.spec.queue == queue], table, now)
-            if not heads:
-                continue
-            candidates = [(task.status.priority, key) for key, task in heads]
-            if turns.share is None:
-                at, key = min(enumerate(key for key, _ in heads), key=lambda each: each[1])
-            else:
-                at, key = next_by_turns(table, turns.share, passed[queue], candidates)
-            offered.append((key, heads[at][1]))
-        _, best = min(offered, key=lambda each: each[0])
-        turns, status = queues[best.spec.queue], best.status
-        now_passed = replace(turns, passed=passed[best.spec.queue])
-        passed[best.spec.queue] = passed_after(now_passed, [(status.priority, now - status.ready_at)])
+            heads = _heads([task for task in waiting if task.spec.queue == queue], turns, len(served), now)
+            if heads:
+                candidates = [(task.status.priority, key) for key, task in heads]
+                at, key, by_age = pick_line(turns, len(served), candidates)
+                offered.append((key, queue, candidates[at][0], heads[at][1] if by_age else None))
+        _, queue, priority, best = min(offered, key=lambda each: each[0])
+        if best is None:
+            line = [task for task in waiting if (task.spec.queue, task.status.priority) == (queue, priority)]
+            best, lines[queue, priority] = next_by_turn(line, lines.get((queue, priority), LineTurns()))
+        waited = [(priority, now - best.status.ready_at)]
+        queues[queue] = replace(queues[queue], passed=passed_after(queues[queue], waited))
         waiting.remove(best)
         served.append(best)
     return served
 
 
-def _heads(waiting: Sequence[Task], table: Table, now: Instant) -> list[tuple[ServiceKey, Task]]:
-    """The best waiting task of each priority."""
+def _heads(waiting: Sequence[Task], turns: QueueTurns, turn: int, now: Instant) -> list[tuple[ServiceKey, Task]]:
+    """The oldest waiting task of each priority."""
+    table = turns.tables[turn % len(turns.tables)]
     keyed = [(service_key(table, task.status.priority, task.status.ready_at, task.id, now), task) for task in waiting]
     priorities = {task.status.priority for task in waiting}
     return [min(each for each in keyed if each[1].status.priority == priority) for priority in sorted(priorities)]

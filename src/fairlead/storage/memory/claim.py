@@ -10,9 +10,11 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Priority
 from fairlead.storage.claim_limits import LimitGate, PlainFront
+from fairlead.storage.fair_line import FairEntries
 from fairlead.storage.lane_search import Bound, Entry, Front
 from fairlead.storage.memory.concurrency_keys import Keyed, KeyedFront
 from fairlead.storage.memory.lanes import Kind, LaneGroup, Lanes, ReadyLane
+from fairlead.storage.memory.turns import FairTurns
 from fairlead.storage.values import Claim
 
 
@@ -52,11 +54,13 @@ class ClaimLanes:
     def queues(self) -> Mapping[Priority, Iterator[tuple[Instant, TaskId, str]]]:
         walks: dict[Priority, list[Iterator[tuple[Instant, TaskId, str]]]] = {}
         for kind in self._lanes.groups:
-            if self._meets(kind):
+            if self._meets(kind) or (kind[3] and self._claim.capabilities.issuperset(kind[2])):
                 walks.setdefault(kind[1], []).append(self._walk_groups(kind))
         return {priority: heapq.merge(*each) for priority, each in walks.items()}
 
     def open(self, entry: Entry) -> Front | None:
+        if isinstance(entry[2], PlainFront):
+            return entry[2]  # Of fair tasks.
         line: ReadyLane = entry[2]
         if self._gate.shut(line.lane):
             return None
@@ -83,8 +87,8 @@ class ClaimLanes:
             self._lanes.offer(line, (head[0], head[1]))
 
     def _meets(self, kind: Kind) -> bool:
-        views, _, requires = kind
-        return self._view not in views and self._claim.capabilities.issuperset(requires)
+        views, _, requires, fair = kind
+        return not fair and self._view not in views and self._claim.capabilities.issuperset(requires)
 
     def _walk(self, group: LaneGroup) -> Iterator[Entry]:
         while (found := group.bounds.pop()) is not None:
@@ -107,3 +111,29 @@ class ClaimLanes:
 def front_of(line: ReadyLane, keyed: Keyed) -> Front:
     """The front of a lane."""
     return KeyedFront(keyed, line.lane) if line.lane.keyed else PlainFront(line.lane, line.ready.heads())
+
+
+class FairLanes:
+    """The lanes of fair tasks that a claim may take from, each in both orders."""
+
+    def __init__(self, lanes: Lanes, turns: FairTurns, claim: Claim) -> None:
+        self._lanes = lanes
+        self._turns = turns
+        self._claim = claim
+
+    def fair_lines(self, queue: str) -> Mapping[Priority, FairEntries]:
+        by_priority: dict[Priority, tuple[list[Entry], list[Entry]]] = {}
+        for line in self._lanes.fair_lanes(self._claim, queue):
+            orders = line.ready, line.turns
+            for entries, order in zip(by_priority.setdefault(line.lane.priority, ([], [])), orders, strict=True):
+                front = PlainFront(line.lane, iter(()) if order is None else order.heads())
+                if front.head is not None:
+                    entries.append((front.head[0], front.head[1], front))
+        return {
+            priority: FairEntries(
+                iter(sorted(by_age, key=itemgetter(0, 1))),
+                iter(sorted(by_turn, key=itemgetter(0, 1))),
+                self._turns.of(queue, priority),
+            )
+            for priority, (by_age, by_turn) in by_priority.items()
+        }

@@ -24,8 +24,9 @@ from fairlead.storage.values import Claim, LaneTally, Tally
 
 View: TypeAlias = tuple[frozenset[str] | None, frozenset[str]]
 """The types that a claim asks for, None for any, and those that it excludes."""
-Kind: TypeAlias = tuple[frozenset[View], Priority, tuple[str, ...]]
-"""Who passes over lanes, since they may not take tasks of such a type; their priority, and what they require."""
+Kind: TypeAlias = tuple[frozenset[View], Priority, tuple[str, ...], bool]
+"""Who passes over lanes, since they may not take tasks of such a type; their priority, what they require, and whether
+they are of fair tasks."""
 
 _MOST_VIEWS: Final = 4
 _MOST_SETS: Final = 16
@@ -38,9 +39,17 @@ class ReadyLane:
 
     group: LaneGroup
 
-    def __init__(self, lane: Lane, is_live: Callable[[Head], bool], compacted: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        lane: Lane,
+        is_live: Callable[[Head], bool],
+        has_turn: Callable[[Head], bool],
+        compacted: Callable[[], None],
+    ) -> None:
         self.lane = lane
         self.ready = Heap(is_live, compacted)
+        self.turns = Heap(has_turn, compacted) if lane.fair else None
+        """The same by turn, of fair tasks."""
         self.counts: Counter[State] = Counter()
 
 
@@ -106,6 +115,8 @@ class Lanes:
         if state is QUEUED:
             place = status.ready_at, task_id
             line.ready.push(place)
+            if line.turns is not None:
+                line.turns.push((status.turn, task_id))
             if not lane.keyed and line.group.bounds.lower(line, place):
                 self.offer_group(line.group, place)
         if state in WAITING:
@@ -135,24 +146,26 @@ class Lanes:
     def pass_over(self, line: ReadyLane, view: View, bound: Bound) -> None:
         """Take note that claims of these types need not look at a lane; who has been left out looks once more."""
         queue = self.queues[line.lane.queue]
-        views, priority, requires = line.group.kind
+        views, priority, requires, fair = line.group.kind
         views = views | {view} if len(views) < _MOST_VIEWS else frozenset({view})
         self._leave_group(queue, line)
-        self._join_group(queue, line, (views, priority, requires))
+        self._join_group(queue, line, (views, priority, requires, fair))
         self.offer(line, bound)
         if len(queue.groups) > _MOST_SETS and len({kind[0] for kind in queue.groups}) > _MOST_SETS:
             for each in queue.lanes.values():
                 known = each.group.bounds.leave(each)
                 self._leave_group(queue, each)
-                self._join_group(queue, each, (_NOBODY, each.lane.priority, each.lane.requires))
+                self._join_group(queue, each, (_NOBODY, each.lane.priority, each.lane.requires, each.lane.fair))
                 if known is not None:
                     self.offer(each, known)
 
     def _new_lane(self, queue: QueueLanes, lane: Lane) -> ReadyLane:
-        line = ReadyLane(lane, lambda head: self.is_ready(lane, head), self._note_compacted)
+        line = ReadyLane(
+            lane, lambda head: self.is_ready(lane, head), lambda head: self._has_turn(lane, head), self._note_compacted
+        )
         queue.lanes[lane] = line
         queue.types.setdefault(lane.type, {})[lane] = line
-        self._join_group(queue, line, (_NOBODY, lane.priority, lane.requires))
+        self._join_group(queue, line, (_NOBODY, lane.priority, lane.requires, lane.fair))
         return line
 
     def _join_group(self, queue: QueueLanes, line: ReadyLane, kind: Kind) -> None:
@@ -186,6 +199,8 @@ class Lanes:
         line.counts[state] -= 1
         if state is QUEUED:
             line.ready.stale()
+            if line.turns is not None:
+                line.turns.stale()
         if state in WAITING:
             queue.waiting -= 1
         if status.alarm is not None:
@@ -257,6 +272,34 @@ class Lanes:
             and task.status.priority == lane.priority
         )
 
+    def _has_turn(self, lane: Lane, head: Head) -> bool:
+        """Whether a task is queued in this lane at this turn."""
+        task = self._tasks.get(head[1])
+        return (
+            task is not None
+            and task.status.state is QUEUED
+            and task.status.turn == head[0]
+            and task.status.priority == lane.priority
+        )
+
+    def turn_of(self, task_id: TaskId, priority: Priority) -> int | None:
+        """The turn of a task that is queued at a priority."""
+        task = self._tasks.get(task_id)
+        waits = task is not None and task.status.state is QUEUED and task.status.priority == priority
+        return task.status.turn if task is not None and waits else None
+
+    def fair_lanes(self, claim: Claim, queue: str) -> list[ReadyLane]:
+        """The lanes of fair tasks of a queue that a claim may take from."""
+        lanes = self.queues.get(queue)
+        if lanes is None:
+            return []
+        groups = [kind for kind in lanes.groups if kind[3]]
+        if not groups:
+            return []
+        return [
+            line for line in lanes.lanes.values() if line.lane.fair and line.counts[QUEUED] and claim.admits(line.lane)
+        ]
+
     def due(self, now: Instant, limit: int, after: Head | None) -> list[Head]:
         """The alarms that have rung, in order."""
         return self._alarms.first(limit, now, after)
@@ -287,11 +330,12 @@ class Lanes:
         alarm = self._alarms.peek()
         return Tally(lanes, alarm[0] if alarm else None)
 
-    def count(self, lane: Lane, places: Sequence[tuple[Head, Head]]) -> list[int]:
+    def count(self, lane: Lane, places: Sequence[tuple[Head, Head]], *, by_turn: bool = False) -> list[int]:
         """How many ready tasks of a lane are from one place on and before another, for each such pair."""
         queue = self.queues.get(lane.queue)
         line = None if queue is None else queue.lanes.get(lane)
-        return [0] * len(places) if line is None else line.ready.count(places)
+        order = None if line is None else line.turns if by_turn else line.ready
+        return [0] * len(places) if order is None else order.count(places)
 
     def index_size(self) -> IndexSize:
         """How large the indexes of waiting tasks are."""
@@ -308,7 +352,8 @@ class Lanes:
         return before - sum(map(len, heaps))
 
     def _indexes(self) -> list[Heap]:
-        return [line.ready for queue in self.queues.values() for line in queue.lanes.values()]
+        lanes = [line for queue in self.queues.values() for line in queue.lanes.values()]
+        return [heap for line in lanes for heap in (line.ready, line.turns) if heap is not None]
 
     def _note_compacted(self) -> None:
         self._compacted_at = self._time()

@@ -9,16 +9,17 @@ from fairlead.core.instant import Instant
 from fairlead.storage.claim_limits import (
     QUEUE_NAME,
     LimitGate,
-    choose,
+    OpenLanes,
+    choose_fair,
     key_name,
     limits_of,
-    merge_limited,
     type_name,
 )
 from fairlead.storage.lane_merge import Head
-from fairlead.storage.memory.claim import ClaimLanes, front_of
+from fairlead.storage.memory.claim import ClaimLanes, FairLanes, front_of
 from fairlead.storage.memory.concurrency_keys import Keyed
 from fairlead.storage.memory.lanes import Lanes, ReadyLane
+from fairlead.storage.memory.turns import FairTurns
 from fairlead.storage.values import Claim, Usage, Used
 
 _FEW: Final = 32
@@ -57,9 +58,10 @@ class Dues:
 class Limiter:
     """Chooses what one memory store gives out under limits. The owner holds the lock."""
 
-    def __init__(self, lanes: Lanes, keyed: Keyed) -> None:
+    def __init__(self, lanes: Lanes, keyed: Keyed, turns: FairTurns) -> None:
         self._lanes = lanes
         self._keyed = keyed
+        self._turns = turns
         self._dues = Dues()
 
     def choose(self, claim: Claim, lanes: Sequence[ReadyLane] | None) -> list[Head]:
@@ -72,14 +74,17 @@ class Limiter:
             if queue in limits:
                 self._keyed.look(queue, limits[queue].key, claim.at)
         gate = LimitGate(claim, self._lanes.running, self._dues.get, self._keyed.running)
+        fair = FairLanes(self._lanes, self._turns, claim)
         if lanes is not None:
-            taken = merge_limited(claim, [front_of(line, self._keyed) for line in lanes], gate)
+            plain = OpenLanes(front_of(line, self._keyed) for line in lanes if not line.lane.fair)
+            taken, turns = choose_fair(claim, plain, gate, fair)
         else:
             index = ClaimLanes(self._lanes, self._keyed, claim, gate)
             try:
-                taken = choose(claim, index, gate)
+                taken, turns = choose_fair(claim, index, gate, fair)
             finally:
                 index.put_back()
+        self._turns.reach(turns)
         self._dues.update(gate.dues())
         return taken
 

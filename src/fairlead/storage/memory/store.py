@@ -17,7 +17,7 @@ from msgspec.structs import astuple
 from fairlead.core.health.diagnosis import MEMORY, Examination, Level, durability
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import COMPLETED, After, Lane, State, Status, Task
+from fairlead.core.task import COMPLETED, After, Lane, Priority, State, Status, Task
 from fairlead.storage.lane_merge import Head, merge
 from fairlead.storage.lane_search import FEW
 from fairlead.storage.memory.concurrency_keys import Keyed
@@ -26,6 +26,7 @@ from fairlead.storage.memory.ids import Ids
 from fairlead.storage.memory.lanes import IndexSize, Lanes
 from fairlead.storage.memory.limits import Limiter
 from fairlead.storage.memory.records import Records
+from fairlead.storage.memory.turns import FairTurns
 from fairlead.storage.memory.wait import Doorbell
 from fairlead.storage.quarantine import Damage, Location, Quarantine, Removal
 from fairlead.storage.steps import claimed, counted, curtailed, ends, extended, host_time, judged, pulse, released
@@ -40,6 +41,7 @@ from fairlead.storage.values import (
     Full,
     KeyHeld,
     Known,
+    LineKeys,
     Missing,
     Pulse,
     Receipt,
@@ -82,7 +84,8 @@ class MemoryStore:
             lambda task_id: self._tasks[task_id].spec.concurrency_key or "",
             self._lanes.offer_keyed,
         )
-        self._limiter = Limiter(self._lanes, self._keyed)
+        self._turns = FairTurns(self._lanes.turn_of)
+        self._limiter = Limiter(self._lanes, self._keyed, self._turns)
         self._records = Records()
         self._feed = Feed()
         self._doorbell = Doorbell()
@@ -98,7 +101,7 @@ class MemoryStore:
         with self._lock:
             claim = claim.dated(self._time())
             lanes = self._lanes.few(claim)
-            if lanes is None or claim.limited or any(line.lane.keyed for line in lanes):
+            if lanes is None or claim.limited or any(line.lane.keyed or line.lane.fair for line in lanes):
                 heads = self._limiter.choose(claim, lanes)
             else:
                 heads = merge(claim, [(line.lane, line.ready.heads()) for line in lanes])
@@ -155,17 +158,25 @@ class MemoryStore:
             return self._lanes.tally()
 
     async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
-        by_lane: dict[Lane, list[tuple[Head, Head]]] = {}
+        by_lane: dict[tuple[Lane, bool], list[tuple[Head, Head]]] = {}
         for stretch in stretches:
-            by_lane.setdefault(stretch.lane, []).append((astuple(stretch.start), astuple(stretch.end)))
+            places = by_lane.setdefault((stretch.lane, stretch.by_turn), [])
+            places.append((astuple(stretch.start), astuple(stretch.end)))
         with self._lock:
-            counts = {lane: iter(self._lanes.count(lane, places)) for lane, places in by_lane.items()}
-        found = [next(counts[stretch.lane]) for stretch in stretches]
+            counts = {
+                (lane, by_turn): iter(self._lanes.count(lane, places, by_turn=by_turn))
+                for (lane, by_turn), places in by_lane.items()
+            }
+        found = [next(counts[stretch.lane, stretch.by_turn]) for stretch in stretches]
         return found if most is None else [min(count, most) for count in found]
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         with self._lock:
             return self._limiter.usage(queue, task_type, key)
+
+    async def line_keys(self, queue: str, priority: Priority, *, named: Sequence[str] = (), most: int = 0) -> LineKeys:
+        with self._lock:
+            return self._turns.keys(queue, priority, named, most)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         with self._lock:
@@ -269,6 +280,8 @@ class MemoryStore:
             return Full(depth, bound)
         if key is not None:
             self._keys[key] = spec.id
+        if spec.fair is not None:
+            task = Task(spec, self._turns.given(spec, None, task.status))
         self._tasks[spec.id] = task
         self._ids.add(spec.id)
         self._lanes.enter(task, task.lane)
@@ -322,8 +335,13 @@ class MemoryStore:
         ]
 
     def _set(self, task: Task, status: Status) -> Task:
+        fair = task.spec.fair is not None
+        if fair:
+            status = self._turns.given(task.spec, task.status, status)
         changed, task_id = Task(task.spec, status), task.spec.id
         self._tasks[task_id] = changed
+        if fair:
+            self._turns.left(task.spec, task.status, status)
         lane = task.lane
         self._leave(task_id, task.status, lane)
         self._lanes.enter(changed, lane if status.priority == task.status.priority else changed.lane)
@@ -334,6 +352,8 @@ class MemoryStore:
     def _remove(self, task: Task) -> None:
         spec = task.spec
         del self._tasks[spec.id]
+        if spec.fair is not None:
+            self._turns.left(spec, task.status, None)
         self._leave(spec.id, task.status, task.lane)
         if spec.concurrency_key is not None:
             self._keyed.move(task, None)

@@ -89,6 +89,8 @@ local function serve(line)
   local queue = line.queue
   queue.stale = true
   if queue.share and (queue.share[2] or line.rank == queue.top) then
-    queue.passed = line.rank < line.own and 0 or math.min(queue.passed + 1, queue.share[1] - 1)
+    local due = queue.share[1] - 1
+    local of_theirs = queue.passed >= due or not queue.share[2]
+    queue.passed = of_theirs and line.rank < line.own and 0 or math.min(queue.passed + 1, due)
   end
 end
