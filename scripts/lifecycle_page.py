@@ -28,7 +28,7 @@ Arrow: TypeAlias = tuple[str, str, str]
 SENTENCES: Final[dict[Arrow, str]] = {
     ("scheduled", "alarm", "queued"): "Its moment has come, or all it waited for has ended; its wait counts from then.",
     ("scheduled", "alarm", "scheduled"): "All it waited for has ended, and its own moment is yet to come.",
-    ("scheduled", "alarm", "cancelled"): "A task that it waited for did not complete.",
+    ("scheduled", "alarm", "cancelled"): "A task that it waited for did not complete, or its expiry has passed.",
     ("scheduled", "cancel", "cancelled"): "It has not begun, so it ends at once.",
     ("scheduled", "prioritize", "scheduled"): "Someone changed its priority; it is due at the same moment.",
     ("scheduled", "purge", REMOVED): "Its queue is emptied, and nothing is left of it.",
@@ -55,6 +55,7 @@ SENTENCES: Final[dict[Arrow, str]] = {
     ("executing", "hand back", "scheduled"): "Its worker gives it back for later; it spends no retry.",
     ("executing", "hand back", "cancelled"): "Cancel was asked, so it does not run again.",
     ("executing", "return", "queued"): "Its claim is undone before its worker saw it; it waits as if never taken.",
+    ("executing", "expire", "cancelled"): "It was claimed after its expiry, and ends before its worker sees it.",
     ("executing", "confirm cancel", "cancelled"): "Its worker has stopped it because cancel was asked.",
     ("executing", "cancel", "executing"): "Its worker learns of it within about a second, and stops it.",
     ("executing", "alarm", "scheduled"): "Its worker is lost; it runs again after its backoff and spends no retry.",

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         WrongState,
     )
     from fairlead.core.queues.order import Strict, Weighted
-    from fairlead.core.retry import Reject, Retry
+    from fairlead.core.retry import Reject, Retry, Snooze
     from fairlead.core.settings import CEILINGS_BY_PRIORITY
     from fairlead.core.submission import Submission
     from fairlead.core.task import Failure, Priority, State
@@ -78,7 +78,7 @@ _HOMES = {
         "WrongState",
     ),
     "core.queues.order": ("Strict", "Weighted"),
-    "core.retry": ("Reject", "Retry"),
+    "core.retry": ("Reject", "Retry", "Snooze"),
     "core.settings": ("CEILINGS_BY_PRIORITY",),
     "core.submission": ("Submission",),
     "core.task": ("Failure", "Priority", "State"),
@@ -159,6 +159,7 @@ __all__ = [
     "Rules",
     "Sentry",
     "Settings",
+    "Snooze",
     "State",
     "StoreError",
     "StoreFull",

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from fairlead.core.events import CancelAsked
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import HOUR, MINUTE, SECOND
+from fairlead.core.lifecycle import decide
 from fairlead.core.queues.order import HeadStart, Strict, Weighted
-from fairlead.core.settings import Settings
-from fairlead.core.task import Priority, Progress, State, Task
+from fairlead.core.settings import Rules, Settings
+from fairlead.core.task import OnFailure, Priority, Progress, State, Task
+from fairlead.engine.changes import seen
 from fairlead.engine.events.types import Happening
-from fairlead.storage.values import Beat, Pulse
-from tests.engine.building import Bench
+from fairlead.storage.memory import MemoryStore
+from fairlead.storage.values import Beat, Change, Pulse, Verdict
+from tests.engine.building import Bench, a_wish
 
 
 def beat(task: Task, progress: Progress | None = None) -> Beat:
@@ -187,3 +192,61 @@ class TestHeartbeats:
             assert await bench.engine.sweep() == []
 
         assert (await bench.engine.get(task.id)).state is State.EXECUTING
+
+
+class TestLateTasks:
+    async def test_a_late_task_is_not_given_to_a_worker_and_the_next_one_is(self, bench: Bench) -> None:
+        late = [await bench.submit(expires=MINUTE) for _ in range(3)]
+        bench.clock.advance(MINUTE + 1)
+        good = await bench.submit(expires=MINUTE)
+
+        assert [task.id for task in await bench.claim()] == [good.id]
+        for task in late:
+            ended = await bench.engine.get(task.id)
+            assert (ended.state, ended.status.attempts) == (State.CANCELLED, 0)
+            assert ended.status.failure is not None
+            assert ended.status.failure.type == "Expired"
+        assert [occurrence.happening for occurrence in bench.occurrences][-4:] == [
+            *[Happening.CANCELLED] * 3, Happening.STARTED,
+        ]  # fmt: skip
+
+    async def test_one_that_is_in_time_by_a_hair_runs(self, bench: Bench) -> None:
+        await bench.submit(expires=MINUTE)
+        bench.clock.advance(MINUTE)
+        assert len(await bench.claim()) == 1
+
+    async def test_a_flood_of_late_tasks_is_gone_through_in_one_claim(self, bench: Bench) -> None:
+        await bench.engine.submit_many([a_wish(expires=SECOND) for _ in range(250)])
+        bench.clock.advance(MINUTE)
+        good = await bench.submit()
+        assert [task.id for task in await bench.claim(limit=10)] == [good.id]
+        assert (await bench.engine.store.tally()).next_alarm is not None
+
+    async def test_a_late_task_lets_those_go_that_wait_for_it(self, bench: Bench) -> None:
+        parent = await bench.submit(expires=SECOND)
+        child = await bench.submit(after=(parent.id,), on_failure=OnFailure.RUN_ONLY_THEN)
+        bench.clock.advance(MINUTE)
+        assert [task.id for task in await bench.claim(limit=5)] == []
+        assert [task.id for task in await bench.claim(limit=5)] == [child.id]
+
+    async def test_cancel_of_a_late_task_between_claim_and_end_is_a_cancel(self) -> None:
+        """The store of another process is quicker: the task still ends, once."""
+
+        class Quicker(MemoryStore):
+            quick = True
+
+            async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+                if self.quick:
+                    self.quick = False
+                    for change in changes:
+                        (task,) = await self.get([change.id])
+                        assert task is not None
+                        asked = decide(task, CancelAsked(), bench.clock.now(), rules=Rules())
+                        await super().apply([Change(task.id, seen(task), asked)])
+                return await super().apply(changes)
+
+        bench = Bench(store=Quicker())
+        task = await bench.submit(expires=SECOND)
+        bench.clock.advance(MINUTE)
+        assert await bench.claim() == []
+        assert (await bench.engine.get(task.id)).state is State.CANCELLED

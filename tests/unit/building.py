@@ -15,6 +15,7 @@ from fairlead.core.events import (
     Crashed,
     Discarded,
     Event,
+    Expired,
     Failed,
     HandedBack,
     Prioritized,
@@ -125,6 +126,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.just(Discarded()),
     st.builds(Prioritized, st.sampled_from(Priority)),
     st.just(Purged()),
+    st.just(Expired()),
 )
 
 

@@ -18,6 +18,7 @@ from fairlead.core.events import (
     Crashed,
     Discarded,
     Event,
+    Expired,
     Failed,
     HandedBack,
     Outcome,
@@ -57,6 +58,7 @@ ONE_OF_EACH: list[Event] = [
     Crashed(BOOM),
     HandedBack(),
     Returned(),
+    Expired(),
     CancelConfirmed(),
     AlarmRang(),
     CancelAsked(),
@@ -134,8 +136,10 @@ class TestTheTable:
             if status is None:
                 return
             before, task = task.state, Task(task.spec, status)
+            if isinstance(event, Expired):
+                before = State.QUEUED
             if not isinstance(event, Returned):
-                # What was claimed and returned unseen stands as if it had never been taken.
+                # What was claimed and returned unseen, or was late, stands as if it had never been taken.
                 assert state_before(task) is before
 
     def test_every_state_can_be_left(self) -> None:

@@ -11,7 +11,7 @@ from fairlead.app.task_type import Options
 from fairlead.core.identity import TaskId
 from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.submission import Submission
-from fairlead.core.task import OnFailure, Priority
+from fairlead.core.task import OnFailure, OwnRetention, Priority
 from fairlead.wire.task_shown import TaskWhole
 from fairlead.wire.tasks import HTTP_NAMES, SubmitRequest, request_of, submission_of
 
@@ -34,7 +34,9 @@ FULL: Final = Submission(
     retry_rules={"ValueError": RetryRule(reject=True)},
     concurrency_key="user 7",
     after=(TaskId("019a85f3c2d08000a3d25f1e9c7b4a60"), 0),
-    on_failure=OnFailure.RUN_ANYWAY,
+    on_failure=OnFailure.RUN_ONLY_THEN,
+    expires=60_000_000,
+    retention=OwnRetention(completed=5_000_000, dead_letter=0),
 )
 EMPTY: Final = Submission(type="echo")
 

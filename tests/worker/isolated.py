@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from fairlead import Reject, Retry, current_task
+from fairlead import Reject, Retry, Snooze, current_task
 
 
 def process_id() -> int:
@@ -198,3 +198,9 @@ def wait_for(until: str) -> str:
 
 def exit_with_words() -> None:
     sys.exit("the settings are missing")
+
+
+def put_off_once() -> str:
+    if current_task().attempt < 2:
+        raise Snooze(60)
+    return "done"

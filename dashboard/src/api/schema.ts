@@ -862,6 +862,14 @@ export interface ResultsRequest {
   results: Result[];
 }
 
+/** How long a task is kept once it has ended, by its status; what is left out is as the settings of the server. */
+export interface RetentionSpans {
+  completed_seconds?: number | null;
+  cancelled_seconds?: number | null;
+  failed_seconds?: number | null;
+  dead_letter_seconds?: number | null;
+}
+
 /** How long to wait before a retry: `initial_seconds * factor^n`, at most `max_seconds`, give or take `jitter`. */
 export interface RetryPolicy {
   initial_seconds?: number;
@@ -1110,8 +1118,12 @@ export interface SubmitRequest {
   concurrency_key?: string | null;
   /** The tasks that must have ended before it may run, by id; in a batch also by the position of an earlier one, from 0. At most 10,000. */
   after?: (string | number)[];
-  /** What becomes of it when one of those ends other than completed: `cancel` it, or `run_anyway`. */
-  on_failure?: "cancel" | "run_anyway";
+  /** What becomes of it when one of those ends other than completed: `cancel` it, or `run_anyway`. With `run_only_then` it runs only if one of them does, and is cancelled when all have completed. */
+  on_failure?: "cancel" | "run_anyway" | "run_only_then";
+  /** How long after it is due it may still be started; after that it is cancelled, with the error `Expired`. */
+  expires_seconds?: number | null;
+  /** How long it is kept once it has ended. */
+  retention?: RetentionSpans | null;
 }
 
 /** What the event `system.metrics` tells every few seconds. */
@@ -1168,8 +1180,10 @@ export interface TaskBrief {
   pending: number;
   /** How many of them ended other than completed. */
   unmet: number;
-  /** What becomes of it when one of them does: `cancel` or `run_anyway`; null if it waits for none. */
+  /** What becomes of it when one of them does: `cancel`, `run_anyway` or `run_only_then`; null if it waits for none. */
   on_failure: string | null;
+  /** After this moment it is not started any more; null if it does not expire, or waits for others. */
+  expires_at: string | null;
 }
 
 /** How a task stands after it was cancelled. */
@@ -1284,8 +1298,10 @@ export interface TaskListed {
   pending: number;
   /** How many of them ended other than completed. */
   unmet: number;
-  /** What becomes of it when one of them does: `cancel` or `run_anyway`; null if it waits for none. */
+  /** What becomes of it when one of them does: `cancel`, `run_anyway` or `run_only_then`; null if it waits for none. */
   on_failure: string | null;
+  /** After this moment it is not started any more; null if it does not expire, or waits for others. */
+  expires_at: string | null;
   /** As its submitter wrote them. */
   parameters?: unknown;
   /** The tasks that must have ended before it may run. */
@@ -1294,6 +1310,10 @@ export interface TaskListed {
   retry_policy?: RetryPolicy;
   /** What to do after particular errors. */
   retry_rules?: RetryRule[];
+  /** How long after it is due it may still be started. */
+  expires_seconds?: number | null;
+  /** How long it is kept once it has ended, where it says so itself. */
+  retention?: RetentionSpans | null;
 }
 
 /** One page of a list. */
@@ -1339,6 +1359,10 @@ export interface TaskTemplate {
   trace_id?: string | null;
   /** Tasks of one queue that share it run one at a time, or as many at once as the queue says. */
   concurrency_key?: string | null;
+  /** How long after it is due it may still be started; after that it is cancelled, with the error `Expired`. */
+  expires_seconds?: number | null;
+  /** How long it is kept once it has ended. */
+  retention?: RetentionSpans | null;
 }
 
 /** A task with everything. */
@@ -1387,8 +1411,10 @@ export interface TaskWhole {
   pending: number;
   /** How many of them ended other than completed. */
   unmet: number;
-  /** What becomes of it when one of them does: `cancel` or `run_anyway`; null if it waits for none. */
+  /** What becomes of it when one of them does: `cancel`, `run_anyway` or `run_only_then`; null if it waits for none. */
   on_failure: string | null;
+  /** After this moment it is not started any more; null if it does not expire, or waits for others. */
+  expires_at: string | null;
   /** As its submitter wrote them. */
   parameters: unknown;
   /** As its worker wrote it; null if there is none. */
@@ -1399,6 +1425,10 @@ export interface TaskWhole {
   retry_policy: RetryPolicy;
   /** What to do after particular errors. */
   retry_rules: RetryRule[];
+  /** How long after it is due it may still be started. */
+  expires_seconds: number | null;
+  /** How long it is kept once it has ended, where it says so itself. */
+  retention: RetentionSpans | null;
   /** Every transition, the oldest first. Over HTTP, only if it is asked for. */
   history?: Transition[];
   /** The same by another name. */

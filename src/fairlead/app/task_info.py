@@ -51,6 +51,8 @@ class TaskInfo(Struct, Generic[R], frozen=True, kw_only=True):
     """When it was submitted."""
     due_at: datetime | None
     """When it is due, while it is scheduled."""
+    expires_at: datetime | None
+    """After this moment it is not started any more."""
     queued_at: datetime | None
     """When its wait began, the last time that it was queued."""
     started_at: datetime | None
@@ -105,6 +107,7 @@ def info_of(task: Task, result_of: Callable[[Task], Any]) -> TaskInfo[Any]:
         progress_message="" if status.progress is None else status.progress.message,
         created_at=moment(spec.created_at),
         due_at=moment(status.ready_at) if scheduled and not status.waits else None,
+        expires_at=None if status.expires_at is None else moment(status.expires_at),
         queued_at=None if scheduled else moment(status.ready_at),
         started_at=None if status.started_at is None else moment(status.started_at),
         ended_at=None if status.ended_at is None else moment(status.ended_at),

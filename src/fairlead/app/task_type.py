@@ -23,7 +23,7 @@ from fairlead.core.identity import TaskId, names_of, parse_task_id
 from fairlead.core.instant import SECOND
 from fairlead.core.retry import Backoff, RetryRule, RetryRules, error_name
 from fairlead.core.submission import Submission, check
-from fairlead.core.task import OnFailure, Priority, PriorityWord, Task
+from fairlead.core.task import OnFailure, OwnRetention, Priority, PriorityWord, Task
 from fairlead.core.validation import Duration, instant_of, member_of, several_of, shown, span_of, text_of
 from fairlead.engine.engine import Submitted
 from fairlead.engine.runtime.inline import run_inline
@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class KeptFor(TypedDict, total=False):
+    """How long a task is kept that ended in a state; what is left out is as the settings say."""
+
+    completed: Duration
+    cancelled: Duration
+    failed: Duration
+    dead_letter: Duration
 
 
 class Options(TypedDict, total=False):
@@ -66,8 +75,14 @@ class Options(TypedDict, total=False):
     """Tasks of one queue that share it run one at a time; a function makes it of the task's arguments."""
     after: Iterable[TaskHandle[Any] | str]
     """The tasks that must have ended before this one may run: handles or ids."""
-    on_failure: Literal["cancel", "run_anyway"]
-    """What becomes of it when one of those ends other than completed."""
+    on_failure: Literal["cancel", "run_anyway", "run_only_then"]
+    """What becomes of it when one of those ends other than completed: it is cancelled, or runs all the same. With
+    `run_only_then` it runs only if one does, and is cancelled when all have completed."""
+    expires: Duration
+    """How long after it is due it may still be started: seconds, or a timedelta. After that it is cancelled."""
+    retention: Duration | KeptFor
+    """How long it is kept once it has ended: seconds, or a timedelta; or one for each state, such as
+    `{"completed": HOUR}`."""
 
 
 class Call(Struct, Generic[R], frozen=True):
@@ -335,6 +350,19 @@ def _error(written: object) -> str:
     )
 
 
+def _retention(name: str, said: object) -> OwnRetention:
+    if isinstance(said, OwnRetention):
+        return said
+    states = OwnRetention.__struct_fields__
+    spans = said if isinstance(said, Mapping) else dict.fromkeys(states, said)
+    for state in spans:
+        if state not in states:
+            raise InvalidTask(name, f"{name} names {shown(state)}; the states that a task ends in: {', '.join(states)}")
+    return OwnRetention(
+        **{state: span_of(f"{name} of {state}", kept) for state, kept in spans.items() if kept is not None}
+    )
+
+
 def _ids(name: str, tasks: object) -> tuple[TaskId, ...]:
     return tuple(_id(name, one) for one in several_of(name, tasks, _TASKS))
 
@@ -368,6 +396,8 @@ _MEANINGS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "concurrency_key": lambda _, said: text_of(said),
     "after": _ids,
     "on_failure": lambda name, said: member_of(name, said, OnFailure),
+    "expires": span_of,
+    "retention": _retention,
 }
 """What users mean by an option, where the engine has it in another form."""
 

@@ -212,7 +212,7 @@ def _awaited(task: Task, after: After) -> str:
     if status.pending:
         parts.append(f"{status.pending:,} of {count:,} have not ended")
     if status.unmet:
-        parts.append(f"{status.unmet:,} did not complete, so {after.on_failure.value}")
+        parts.append(f"{status.unmet:,} did not complete, so {after.rule.value}")
     return "; ".join(parts)
 
 
@@ -221,6 +221,8 @@ def _times(task: Task) -> Iterator[tuple[str, Instant]]:
     yield "submitted", spec.created_at
     if status.state.waiting:
         yield "due" if status.state is State.SCHEDULED else "queued", status.ready_at
+        if status.expires_at is not None:
+            yield "expires", status.expires_at
     if status.started_at is not None:
         yield "started", status.started_at
     if status.ended_at is not None:

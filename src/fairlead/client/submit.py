@@ -16,12 +16,12 @@ from fairlead.core.errors import FairleadError, InvalidTask, PayloadTooLarge
 from fairlead.core.identity import TaskId
 from fairlead.core.submission import Submission
 from fairlead.core.task import (
-    After,
     Priority,
     Spec,
     State,
     Status,
     Task,
+    after_of,
 )
 from fairlead.engine.engine import Submitted
 from fairlead.wire.explanations import cause_of
@@ -53,11 +53,11 @@ def submitted_task(created: TaskCreated, submission: Submission) -> Task:
         tags=submission.tags,
         trace=submission.trace,
         concurrency_key=submission.concurrency_key,
-        after=After(
-            tasks=tuple(one for one in submission.after if not isinstance(one, int)), on_failure=submission.on_failure
-        )
+        after=after_of(tuple(one for one in submission.after if not isinstance(one, int)), submission.on_failure)
         if submission.after
         else None,
+        expires=submission.expires,
+        retention=submission.retention,
     )
     ready_at = submission.run_at or at + (submission.delay or 0)
     status = Status(

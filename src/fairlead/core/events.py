@@ -62,6 +62,12 @@ class Returned(Struct, frozen=True, tag=True):
     name: ClassVar[str] = "return"
 
 
+class Expired(Struct, frozen=True, tag=True):
+    """A task was claimed that is not to be started any more; nobody has seen it."""
+
+    name: ClassVar[str] = "expire"
+
+
 class CancelConfirmed(Struct, frozen=True, tag=True):
     """The worker stopped the attempt because cancel was asked."""
 
@@ -112,4 +118,4 @@ class Purged(Struct, frozen=True, tag=True):
 
 Outcome: TypeAlias = Completed | Failed | TimedOut | Crashed | HandedBack | CancelConfirmed
 Request: TypeAlias = CancelAsked | Replayed | Prioritized | Discarded | Purged
-Event: TypeAlias = Outcome | Request | AlarmRang | Returned
+Event: TypeAlias = Outcome | Request | AlarmRang | Returned | Expired

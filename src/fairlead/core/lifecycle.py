@@ -21,6 +21,7 @@ from fairlead.core.events import (
     Crashed,
     Discarded,
     Event,
+    Expired,
     Failed,
     HandedBack,
     Outcome,
@@ -51,8 +52,12 @@ from fairlead.core.transitions import (
     cancelled,
     dependency_failed,
     ended,
+    expired,
+    expiry_of,
+    is_late,
     lease_in_doubt,
     longer,
+    not_needed,
     returned,
     timed_out,
     waiting_again,
@@ -89,6 +94,8 @@ def decide(task: Task, event: Event, now: Instant, *, rules: Rules, luck: float 
             return _with_all_retries(task, again) if reset_retries and again.state.waiting else again
         case Returned():
             return returned(task)
+        case Expired():
+            return expired(task, now, rules)
         case CancelConfirmed():
             return cancelled(task, settled, now, rules)
         case CancelAsked():
@@ -274,6 +281,8 @@ def _alarm_rang(
     match status.state:
         case State.SCHEDULED if status.reason is Reason.DEPENDENT:
             return _released(task, settled, now, rules)
+        case State.SCHEDULED if is_late(task, now):
+            return expired(task, now, rules)
         case State.SCHEDULED:
             # The wait began when the task was due, not when a sweep noticed.
             return replace(
@@ -313,11 +322,15 @@ def _is_in_doubt(status: Status, watched_from: Instant) -> bool:
 def _released(task: Task, settled: str | None, now: Instant, rules: Rules) -> Status:
     """All that the task waited for has ended: it is its turn, unless it was not to run after a failure."""
     status, after = task.status, task.spec.after
-    if status.unmet and (after is None or after.on_failure is OnFailure.CANCEL):
+    rule = OnFailure.CANCEL if after is None else after.rule
+    if status.unmet and rule is OnFailure.CANCEL:
         failure = dependency_failed(task)
         return ended(task, settled, now, rules, State.CANCELLED, Reason.DEPENDENCY_FAILED, cause=failure)
+    if not status.unmet and rule is OnFailure.RUN_ONLY_THEN:
+        return cancelled(task, settled, now, rules, not_needed(task))
     # It was no one's turn to be served while it waited for others: its wait in the line begins now.
-    return waiting_again(task, settled, now, Reason.RELEASED, now, status.ready_at - now)
+    again = waiting_again(task, settled, now, Reason.RELEASED, now, status.ready_at - now)
+    return again if task.spec.expires is None else replace(again, expires_at=expiry_of(task, again.ready_at))
 
 
 def _crashed(
@@ -349,6 +362,8 @@ def _replayed(task: Task, event: Replayed, settled: str | None, now: Instant) ->
         # Nor does it wait for others again: they have had their time.
         pending=0,
         unmet=0,
+        # Nor is it late already: it is asked for now.
+        expires_at=expiry_of(task, now),
     )
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.core.errors import FairleadError, InvalidTask
-from fairlead.core.instant import LONGEST, MINUTE, SECOND, Span
+from fairlead.core.instant import LONGEST, LONGEST_DELAY, MINUTE, SECOND, Span
 from fairlead.core.validation import (
     Refuse,
     bad_setting,
@@ -20,6 +20,7 @@ from fairlead.core.validation import (
     check_span,
     delay_of,
     shown,
+    span_of,
 )
 
 LARGEST_FACTOR: Final = 1_000
@@ -229,6 +230,18 @@ class Retry(FairleadError):
     ) -> None:
         if after is not None:
             delay_of("Retry after", after, bad_setting)
+        super().__init__(message)
+        self.after = after.total_seconds() if isinstance(after, timedelta) else after
+
+
+class Snooze(FairleadError):
+    """Raised by a handler: nothing failed, run the task again after this time. It spends no retry.
+
+    The time is seconds, or a timedelta, and more than nothing.
+    """
+
+    def __init__(self, after: float | timedelta, message: str = "the handler put the task off") -> None:
+        check_span("Snooze after", span_of("Snooze after", after, bad_setting), 1, LONGEST_DELAY, bad_setting)
         super().__init__(message)
         self.after = after.total_seconds() if isinstance(after, timedelta) else after
 

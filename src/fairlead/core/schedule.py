@@ -154,6 +154,7 @@ def check(schedule: Schedule) -> Schedule:
     submission = check_submission(
         check_type("submission", schedule.submission, Submission, "make one with task.call(…)", InvalidSchedule)
     )
+    check_type("parameters", submission.parameters, bytes, "encode a JSON object", InvalidSchedule)
     if submission.after:
         raise InvalidSchedule(
             "after", "after cannot be set for a schedule's task, which is due when the schedule fires; leave it out"

@@ -15,7 +15,19 @@ from fairlead.core.identity import TaskId, check_name, known_name, parse_task_id
 from fairlead.core.instant import LATEST, LONGEST, LONGEST_DELAY, Instant, Span
 from fairlead.core.retry import MOST_RETRIES, Backoff, RetryRules, check_backoff, check_rules, with_rules
 from fairlead.core.settings import Settings
-from fairlead.core.task import QUEUED, After, OnFailure, Priority, Reason, Spec, State, Status, Task
+from fairlead.core.task import (
+    QUEUED,
+    After,
+    OnFailure,
+    OwnRetention,
+    Priority,
+    Reason,
+    Spec,
+    State,
+    Status,
+    Task,
+    after_of,
+)
 from fairlead.core.validation import (
     check_count,
     check_instant,
@@ -69,6 +81,10 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     """The tasks that must have ended first: by id, or by the position of an earlier one in the same batch."""
     on_failure: OnFailure = _CANCEL
     """What becomes of the task when one of those ends other than completed."""
+    expires: Span | None = None
+    """How long after it is due it may still be started."""
+    retention: OwnRetention | None = None
+    """How long it is kept once it has ended, where that differs from the settings."""
 
 
 def belonging(submission: Submission, tenant: str) -> Submission:
@@ -113,6 +129,8 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
     if submission.idempotency_key is not None:
         key_until = now + settings.key_retention
         spec = replace(spec, idempotency_key=submission.idempotency_key, key_until=key_until)
+    if submission.expires is not None or submission.retention is not None:
+        spec = replace(spec, expires=submission.expires, retention=submission.retention)
     later = due > now
     if submission.after:
         spec = replace(spec, after=_after(submission))
@@ -133,6 +151,8 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         timeout=timeout,
         alarm=due if later else None,
     )
+    if submission.expires is not None:
+        status = replace(status, expires_at=min(status.ready_at + submission.expires, LATEST))
     return Task(spec, status)
 
 
@@ -145,7 +165,7 @@ def _after(submission: Submission) -> After:
             ids.append(parse_task_id(one))
         except InvalidTask as error:
             raise InvalidTask("after", f"after: {error}") from None
-    return After(tasks=tuple(dict.fromkeys(ids)), on_failure=submission.on_failure)
+    return after_of(tuple(dict.fromkeys(ids)), submission.on_failure)
 
 
 def _due(submission: Submission, now: Instant) -> Instant:
@@ -195,6 +215,10 @@ def check(submission: Submission) -> Submission:
         check_text("trace", submission.trace)
     if submission.run_at is not None or submission.delay is not None:
         _check_due(submission)
+    if submission.expires is not None:
+        check_span("expires", submission.expires, 1, LONGEST)
+    if submission.retention is not None:
+        _check_retention(submission.retention)
     if submission.after is not _NO_TASKS or submission.on_failure is not _CANCEL:
         _check_after(submission)
     return submission
@@ -232,6 +256,13 @@ def _check_due(submission: Submission) -> None:
         check_span("delay", submission.delay, 0, LONGEST_DELAY)
     if submission.run_at is not None:
         check_instant("run_at", submission.run_at)
+
+
+def _check_retention(retention: OwnRetention) -> None:
+    check_type("retention", retention, OwnRetention, "write a time, or a time for each state such as completed")
+    for name in OwnRetention.__struct_fields__:
+        if (kept := getattr(retention, name)) is not None:
+            check_span(f"retention of {name}", kept, 0, LONGEST)
 
 
 def _check_after(submission: Submission) -> None:

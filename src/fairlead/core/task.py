@@ -186,6 +186,8 @@ class OnFailure(enum.StrEnum):
 
     CANCEL = "cancel"
     RUN_ANYWAY = "run_anyway"
+    RUN_ONLY_THEN = "run_only_then"
+    """Run it, and cancel it when all of them have completed."""
 
 
 class After(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -194,6 +196,35 @@ class After(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     tasks: tuple[TaskId, ...]
     """The tasks that must have ended first, distinct."""
     on_failure: OnFailure = OnFailure.CANCEL
+    """As every process knows it; `rule` says what it is."""
+    only_then: bool = False
+    """Whether it runs only if one of them ended other than completed."""
+
+    @property
+    def rule(self) -> OnFailure:
+        """What becomes of the task when one of them ends other than completed."""
+        return OnFailure.RUN_ONLY_THEN if self.only_then else self.on_failure
+
+
+def after_of(tasks: tuple[TaskId, ...], rule: OnFailure) -> After:
+    """What is kept of tasks that are waited for, so that processes of an earlier version can read it."""
+    if rule is OnFailure.RUN_ONLY_THEN:
+        return After(tasks=tasks, on_failure=OnFailure.RUN_ANYWAY, only_then=True)
+    return After(tasks=tasks, on_failure=rule)
+
+
+class OwnRetention(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """How long a task is kept once it has ended, where it says so itself; None is as the settings say."""
+
+    completed: Span | None = None
+    cancelled: Span | None = None
+    failed: Span | None = None
+    dead_letter: Span | None = None
+
+    def of(self, state: State) -> Span | None:
+        """How long it is kept that ended in this state."""
+        found: Span | None = getattr(self, state.value)
+        return found
 
 
 class Fair(Struct, frozen=True, array_like=True, gc=False):
@@ -235,6 +266,10 @@ class Spec(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What the task waits for, if it waits for others."""
     fair: Fair | None = None
     """Whose turns it takes; None if it shares those of all tasks that have no fair key."""
+    expires: Span | None = None
+    """How long after it was due it may still be started."""
+    retention: OwnRetention | None = None
+    """How long it is kept once it has ended, if it says so itself."""
 
     @property
     def takes_turns(self) -> bool:
@@ -294,6 +329,8 @@ class Status(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """How many of them ended other than completed."""
     turn: int = 0
     """Its turn in its line since it was last queued, given by the store; 0 before that, and for who takes none."""
+    expires_at: Instant | None = None
+    """After this moment it is not started any more."""
 
     @property
     def waits(self) -> bool:

@@ -17,6 +17,7 @@ from fairlead.core.events import (
     Completed,
     Crashed,
     Discarded,
+    Expired,
     Failed,
     HandedBack,
     Prioritized,
@@ -98,6 +99,7 @@ TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
     (State.EXECUTING, Crashed.name): _HARD_END - {State.FAILED},
     (State.EXECUTING, HandedBack.name): _SOFT_END,
     (State.EXECUTING, Returned.name): frozenset({State.QUEUED}),
+    (State.EXECUTING, Expired.name): frozenset({State.CANCELLED}),
     (State.EXECUTING, CancelConfirmed.name): frozenset({State.CANCELLED}),
     (State.EXECUTING, AlarmRang.name): _HARD_END - {State.FAILED},
     (State.EXECUTING, CancelAsked.name): frozenset({State.EXECUTING}),
@@ -118,6 +120,8 @@ TRANSITIONS: Final[dict[tuple[State, str], frozenset[Target]]] = {
 
 LEASE_IN_DOUBT: Final = "LeaseInDoubt"
 WORKER_LOST: Final = "WorkerLost"
+EXPIRED: Final = "Expired"
+NOT_NEEDED: Final = "NotNeeded"
 
 
 def timed_out(timeout: Span) -> Failure:
@@ -160,6 +164,13 @@ def dependency_failed(task: Task) -> Failure:
     else:
         message = f"{task.status.unmet} of the {len(named)} tasks that this one waited for did not complete"
     return Failure(type="DependencyFailed", message=message)
+
+
+def not_needed(task: Task) -> Failure:
+    """All that the task waited for completed, and it was to run only if not."""
+    named = () if task.spec.after is None else task.spec.after.tasks
+    which = f"task {named[0]}" if len(named) == 1 else f"all {len(named)} tasks"
+    return Failure(type=NOT_NEEDED, message=f"{which}, which this one waited for, completed: it was to run only if not")
 
 
 def waiting_again(
@@ -223,7 +234,7 @@ def ended(
 ) -> Status:
     """Nothing more happens to the task by itself, but for being forgotten when its retention ends."""
     status, started_at = task.status, task.status.started_at
-    forgotten, key_until = now + rules.retention.of(state), task.spec.key_until
+    forgotten, key_until = now + _retention(task, rules, state), task.spec.key_until
     if key_until is not None:
         forgotten = max(forgotten, key_until)
     return replace(
@@ -240,6 +251,34 @@ def ended(
         settled=settled,
         history=longer(task, now, state, reason, cause),
     )
+
+
+def _retention(task: Task, rules: Rules, state: State) -> Span:
+    """How long a task is kept that ended in this state: as it says itself, or else as the settings say."""
+    own = None if task.spec.retention is None else task.spec.retention.of(state)
+    return rules.retention.of(state) if own is None else own
+
+
+def is_late(task: Task, now: Instant) -> bool:
+    """Whether a task is not to be started any more."""
+    expires_at = task.status.expires_at
+    return expires_at is not None and now > expires_at
+
+
+def expiry_of(task: Task, due: Instant) -> Instant | None:
+    """Until when a task may be started that is due then; None if there is no such moment."""
+    return None if task.spec.expires is None else min(due + task.spec.expires, LATEST)
+
+
+def expired(task: Task, now: Instant, rules: Rules) -> Status:
+    """The task has ended because nobody started it in time; if it was claimed, as if it had never been taken."""
+    status = task.status
+    if status.state is EXECUTING:
+        task = Task(task.spec, returned(task))
+    waited = "" if task.spec.expires is None else f" of {task.spec.expires / SECOND:g} s"
+    message = f"the task was not started before its expiry{waited} had passed"
+    ended_so = cancelled(task, status.settled, now, rules, Failure(type=EXPIRED, message=message))
+    return replace(ended_so, version=status.version + 1)
 
 
 def cancelled(task: Task, settled: str | None, now: Instant, rules: Rules, cause: Failure | None = None) -> Status:

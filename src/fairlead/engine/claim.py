@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.core.errors import StoreError
-from fairlead.core.events import HandedBack, Returned
+from fairlead.core.events import Expired, HandedBack, Returned
 from fairlead.core.identity import TaskId, WorkerId, registered_token, registration_of
 from fairlead.core.instant import SECOND
 from fairlead.core.queues.order import passed_after, share_of
 from fairlead.core.task import Task
+from fairlead.core.transitions import is_late
 from fairlead.engine.changes import TaskChanges, changed
 from fairlead.engine.events.types import Happening, tell_foreign
 from fairlead.engine.runtime.clock import FollowingClock
@@ -61,6 +63,8 @@ class Claims:
         """By queue, how often others were served since a promoted task was."""
         self._reported: set[TaskId] = set()
         """The tasks of other tenants that the log has told of."""
+        self._expiring: set[asyncio.Future[None]] = set()
+        """The ends of late tasks that are under way beside a wait."""
 
     @property
     def are_served(self) -> bool:
@@ -81,6 +85,8 @@ class Claims:
             return []
         take = self._take if wish.tenant is None else functools.partial(self._take_own, wish.tenant)
         tasks = await take(claim)
+        if any(map(_is_late, tasks)):
+            tasks = await self._in_time(take, claim, tasks)
         self._count_turns(claim, tasks)
         self._task_changes.tell_started(tasks, claim)
         await self._task_changes.finish()
@@ -153,6 +159,8 @@ class Claims:
             claim = self._claim_of(wish)
             if claim.queues and wish.tenant is None and not claim.limited and not self._breakers.withheld:
                 tasks = await self._store.wait_and_claim(claim, min(timeout, self._queue_cache.fresh_for / SECOND))
+                if tasks and any(map(_is_late, tasks)):
+                    tasks = await self._spare(tasks) or None
                 if tasks:
                     self._count_turns(claim, tasks)
                     # What this tells is published with the next operation's: cancelled here, it would lose the tasks.
@@ -160,6 +168,56 @@ class Claims:
                 return tasks
         await self._queue_cache.wait(wish.queues, timeout, wish.worker)
         return None
+
+    async def _in_time(
+        self, take: Callable[[Claim], Awaitable[list[Task]]], claim: Claim, tasks: list[Task]
+    ) -> list[Task]:
+        """Those of the tasks that may be started, and others in place of those that may not."""
+        found, tasks = tasks, []
+        for _ in range(_ROUNDS):
+            late = [task for task in found if _is_late(task)]
+            tasks += [task for task in found if not _is_late(task)]
+            if not late:
+                break
+            try:
+                await self._expire(late)
+                if len(tasks) >= claim.limit:
+                    break
+                token = registered_token(self._ids.token(), registration_of(claim.token))
+                found = await take(replace(claim, limit=claim.limit - len(tasks), token=token))
+            except StoreError:
+                if not tasks:
+                    raise
+                break  # What it has taken by now is to be run all the same.
+        return tasks
+
+    async def _spare(self, tasks: list[Task]) -> list[Task]:
+        """Those of the tasks that may be started, also if this is cancelled: they were claimed."""
+        late = [task for task in tasks if _is_late(task)]
+        expiring = asyncio.ensure_future(self._expire(late))
+        self._expiring.add(expiring)
+        expiring.add_done_callback(self._expiring.discard)
+        # What the store does not take now is taken back when the leases end.
+        with contextlib.suppress(StoreError, asyncio.CancelledError):
+            await asyncio.shield(expiring)
+        return [task for task in tasks if not _is_late(task)]
+
+    async def _expire(self, late: Sequence[Task]) -> None:
+        """End tasks that were claimed too late, as if they had never been taken."""
+        now = self._clock.now()
+        leases = [task.status.lease for task in late]
+        changes = [
+            self._task_changes.decide(task, Expired(), now, Held(task.status.version, lease.token))
+            for task, lease in zip(late, leases, strict=True)
+            if lease is not None
+        ]
+        verdicts = await self._task_changes.apply(changes)
+        for task, change, verdict in zip(late, changes, verdicts, strict=True):
+            if verdict is APPLIED:
+                self._task_changes.tell_change(task, change, now)
+        left = [task for task, verdict in zip(late, verdicts, strict=True) if verdict is not APPLIED]
+        if left:  # Cancelled just now: decided as for any task that its worker gives back.
+            await settle(self._task_changes, [Settlement(task, HandedBack()) for task in left])
 
     async def _look(self) -> None:
         """Learn what the next claim goes by, if that is due."""
@@ -208,3 +266,9 @@ class Claims:
             served = [task.status for task in tasks if task.spec.queue == order.queue]
             waits = [(status.priority, (status.started_at or status.ready_at) - status.ready_at) for status in served]
             self._passed[order.queue] = passed_after(order.turns, waits)
+
+
+def _is_late(task: Task) -> bool:
+    """Whether a task was claimed too late, by the clock that says when."""
+    status = task.status
+    return status.expires_at is not None and is_late(task, status.started_at or 0)

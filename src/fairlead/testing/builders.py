@@ -20,7 +20,7 @@ from fairlead.core.queues.limits import Limits
 from fairlead.core.queues.order import Policy, Strict, share_of
 from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.settings import Rules
-from fairlead.core.task import After, Failure, Fair, OnFailure, Priority, Progress, Reason, Spec, State, Status, Task
+from fairlead.core.task import Failure, Fair, OnFailure, Priority, Progress, Reason, Spec, State, Status, Task, after_of
 from fairlead.storage.values import Beat, Change, Claim, Held, QueueOrder, Seen
 
 NOW: Final[Instant] = 1_800_000_000_000_000
@@ -171,7 +171,7 @@ def a_dependent(
     named = tuple(parent.id if isinstance(parent, Task) else parent for parent in parents)
     spec = a_spec(id=id, queue=queue, key=key)
     return Task(
-        structs.replace(spec, after=After(tasks=named, on_failure=on_failure)),
+        structs.replace(spec, after=after_of(named, on_failure)),
         Status(
             state=State.SCHEDULED,
             priority=Priority.MEDIUM,

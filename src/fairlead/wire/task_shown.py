@@ -9,15 +9,15 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId, traceparent_in
-from fairlead.core.instant import SECOND, Instant, span
+from fairlead.core.instant import SECOND, Instant, Span, span
 from fairlead.core.queues.order import Table, treated_as
 from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.task import (
-    After,
     Entry,
     Failure,
     Lease,
     OnFailure,
+    OwnRetention,
     Priority,
     Progress,
     Reason,
@@ -25,10 +25,19 @@ from fairlead.core.task import (
     State,
     Status,
     Task,
+    after_of,
 )
 from fairlead.core.tenancy import key_name
 from fairlead.core.transitions import retriable
-from fairlead.wire.tasks import RetryPolicy, RetryRule, retry_of, retry_shown
+from fairlead.wire.tasks import (
+    RetentionSpans,
+    RetryPolicy,
+    RetryRule,
+    retention_of,
+    retention_shown,
+    retry_of,
+    retry_shown,
+)
 from fairlead.wire.text import iso, maybe_parse_iso, parse_iso
 from fairlead.wire.words import PRIORITY_WORDS, REASON_WORDS, STATE_WORDS, PriorityName, StateName
 
@@ -176,7 +185,10 @@ class TaskBrief(Struct, kw_only=True):
     unmet: int = 0
     """How many of them ended other than completed."""
     on_failure: str | None = None
-    """What becomes of it when one of them does: `cancel` or `run_anyway`; null if it waits for none."""
+    """What becomes of it when one of them does: `cancel`, `run_anyway` or `run_only_then`; null if it waits for
+    none."""
+    expires_at: str | None = None
+    """After this moment it is not started any more; null if it does not expire, or waits for others."""
 
 
 class TaskListed(TaskBrief, kw_only=True):
@@ -190,6 +202,10 @@ class TaskListed(TaskBrief, kw_only=True):
     """How long it waits before a retry."""
     retry_rules: list[RetryRule] | UnsetType = UNSET
     """What to do after particular errors."""
+    expires_seconds: float | UnsetType | None = UNSET
+    """How long after it is due it may still be started."""
+    retention: RetentionSpans | UnsetType | None = UNSET
+    """How long it is kept once it has ended, where it says so itself."""
 
 
 class TaskWhole(TaskBrief, kw_only=True):
@@ -205,6 +221,10 @@ class TaskWhole(TaskBrief, kw_only=True):
     """How long it waits before a retry."""
     retry_rules: list[RetryRule] = []
     """What to do after particular errors."""
+    expires_seconds: float | None = None
+    """How long after it is due it may still be started."""
+    retention: RetentionSpans | None = None
+    """How long it is kept once it has ended, where it says so itself."""
     history: list[Transition] | UnsetType = UNSET
     """Every transition, the oldest first. Over HTTP, only if it is asked for."""
     state_history: list[Transition] | UnsetType = UNSET
@@ -276,7 +296,8 @@ def _fields(task: Task, table: Table, now: Instant) -> dict[str, Any]:
         "progress": None if status.progress is None else _progress(status.progress),
         "pending": status.pending,
         "unmet": status.unmet,
-        "on_failure": None if spec.after is None else spec.after.on_failure.value,
+        "on_failure": None if spec.after is None else spec.after.rule.value,
+        "expires_at": None if status.expires_at is None else iso(status.expires_at),
     }
 
 
@@ -288,6 +309,8 @@ def _submitted(task: Task) -> dict[str, Any]:
         "after": [] if task.spec.after is None else list(task.spec.after.tasks),
         "retry_policy": policy,
         "retry_rules": list(rules),
+        "expires_seconds": None if task.spec.expires is None else task.spec.expires / SECOND,
+        "retention": retention_shown(task.spec.retention),
     }
 
 
@@ -331,9 +354,9 @@ def task_of(shown: TaskBrief) -> Task:
         tags=tuple(shown.tags),
         trace=shown.traceparent or (None if shown.trace_id == shown.task_id else shown.trace_id),
         concurrency_key=shown.concurrency_key,
-        after=None
-        if shown.on_failure is None
-        else After(tasks=tuple(map(TaskId, after)), on_failure=OnFailure(shown.on_failure)),
+        after=None if shown.on_failure is None else after_of(tuple(map(TaskId, after)), OnFailure(shown.on_failure)),
+        expires=_expires(shown),
+        retention=_retention(shown),
     )
     result = b"null" if whole is None else bytes(whole.result)
     status = Status(
@@ -359,8 +382,19 @@ def task_of(shown: TaskBrief) -> Task:
         history=() if whole is None or whole.history is UNSET else _history(whole.history),
         pending=shown.pending,
         unmet=shown.unmet,
+        expires_at=maybe_parse_iso(shown.expires_at),
     )
     return Task(spec, status)
+
+
+def _expires(shown: TaskBrief) -> Span | None:
+    seconds = shown.expires_seconds if isinstance(shown, TaskListed | TaskWhole) else None
+    return span(seconds) if isinstance(seconds, float | int) else None
+
+
+def _retention(shown: TaskBrief) -> OwnRetention | None:
+    kept = shown.retention if isinstance(shown, TaskListed | TaskWhole) else None
+    return retention_of(kept) if isinstance(kept, RetentionSpans) else None
 
 
 def _shown_submitted(shown: TaskBrief) -> tuple[bytes, Sequence[str], Backoff | RetryRules]:

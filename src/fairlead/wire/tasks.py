@@ -17,7 +17,7 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import LONGEST, LONGEST_DELAY, SECOND
 from fairlead.core.retry import ANY_ERROR, LARGEST_FACTOR, MOST_RETRIES, Backoff, RetryRules, with_rules
 from fairlead.core.submission import AFTER_LIMIT, NO_CAPABILITIES, Submission
-from fairlead.core.task import OnFailure, Priority, PriorityWord, Task
+from fairlead.core.task import OnFailure, OwnRetention, Priority, PriorityWord, Task
 from fairlead.core.validation import span_of
 from fairlead.wire.aliases import NUMBERS
 from fairlead.wire.endpoint import Problem
@@ -132,6 +132,7 @@ HTTP_NAMES: Final[Mapping[str, str]] = {
     "delay": "delay_seconds",
     "trace": "trace_id",
     "backoff": "retry_policy",
+    "expires": "expires_seconds",
 }
 """What fields of a submission are called over HTTP and in JSON, by their names in Python; all others have one name."""
 
@@ -154,7 +155,34 @@ JsonObject: TypeAlias = Annotated[Raw, Meta(extra_json_schema={"type": "object"}
 
 
 Awaited: TypeAlias = Annotated[tuple[str | int, ...], Meta(extra_json_schema={"maxItems": AFTER_LIMIT})]
-OnFailureWord: TypeAlias = Literal["cancel", "run_anyway"]
+OnFailureWord: TypeAlias = Literal["cancel", "run_anyway", "run_only_then"]
+
+
+class RetentionSpans(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How long a task is kept once it has ended, by its status; what is left out is as the settings of the server."""
+
+    completed_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] | None = None
+    cancelled_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] | None = None
+    failed_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] | None = None
+    dead_letter_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] | None = None
+
+
+def retention_of(spans: RetentionSpans | None) -> OwnRetention | None:
+    """How long a task is kept that says so like this."""
+    if spans is None:
+        return None
+    said = {name: getattr(spans, f"{name}_seconds") for name in OwnRetention.__struct_fields__}
+    return OwnRetention(
+        **{name: span_of(f"{name}_seconds", value) for name, value in said.items() if value is not None}
+    )
+
+
+def retention_shown(kept: OwnRetention | None) -> RetentionSpans | None:
+    """The same in seconds."""
+    if kept is None:
+        return None
+    spans = {name: getattr(kept, name) for name in OwnRetention.__struct_fields__}
+    return RetentionSpans(**{f"{name}_seconds": _seconds(value) for name, value in spans.items()})
 
 
 class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False, rename=HTTP_NAMES):
@@ -200,7 +228,12 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The tasks that must have ended before it may run, by id; in a batch also by the position of an earlier one, from
     0. At most 10,000."""
     on_failure: OnFailureWord = "cancel"
-    """What becomes of it when one of those ends other than completed: `cancel` it, or `run_anyway`."""
+    """What becomes of it when one of those ends other than completed: `cancel` it, or `run_anyway`. With
+    `run_only_then` it runs only if one of them does, and is cancelled when all have completed."""
+    expires: Annotated[float, Meta(gt=0, le=_YEAR)] | None = None
+    """How long after it is due it may still be started; after that it is cancelled, with the error `Expired`."""
+    retention: RetentionSpans | None = None
+    """How long it is kept once it has ended."""
 
 
 class PartialRequest(SubmitRequest, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -283,6 +316,8 @@ def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str |
         concurrency_key=request.concurrency_key,
         after=tuple(one if isinstance(one, int) else TaskId(one) for one in request.after) if request.after else (),
         on_failure=_CANCEL if request.on_failure == "cancel" else OnFailure(request.on_failure),
+        expires=None if request.expires is None else span_of("expires", request.expires),
+        retention=None if request.retention is None else retention_of(request.retention),
     )
 
 
@@ -316,6 +351,8 @@ def template_of(submission: Submission) -> dict[str, Any]:
         "tags": submission.tags,
         "trace": submission.trace,
         "concurrency_key": submission.concurrency_key,
+        "expires": _seconds(submission.expires),
+        "retention": retention_shown(submission.retention),
     }
 
 

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Final
 
 from fairlead.core.errors import InvalidTask
-from fairlead.core.events import Completed, Failed, Outcome
-from fairlead.core.instant import Span
-from fairlead.core.retry import Retry, derives, error_name, error_names, name_of
+from fairlead.core.events import Completed, Failed, HandedBack, Outcome
+from fairlead.core.instant import SECOND, Span
+from fairlead.core.retry import Retry, Snooze, derives, error_name, error_names, name_of
 from fairlead.core.task import Failure
 from fairlead.core.validation import delay_of, is_deeper
 from fairlead.worker.context import Portal
@@ -63,7 +63,7 @@ class InvalidArguments(Exception):
 
 def called(
     handler: Handler, arguments: Mapping[str, Any], on_error: Callable[[BaseException], None]
-) -> Completed | Failed:
+) -> Completed | Failed | HandedBack:
     """How a handler ends that is called here, in a thread; MemoryError and exits too. `on_error` hears of an error."""
     try:
         return completed(handler, call(handler, arguments))
@@ -92,7 +92,7 @@ def call(handler: Handler, arguments: Mapping[str, Any], portal: Portal = asynci
             sys.setprofile(profile)
 
 
-def completed(handler: Handler, returned: object) -> Completed | Failed:
+def completed(handler: Handler, returned: object) -> Completed | Failed | HandedBack:
     """The outcome of an attempt that returned this; a failure if it has no JSON form."""
     if returned is None:
         return Completed(None)
@@ -107,12 +107,20 @@ def invalid_arguments(error: InvalidTask) -> Failed:
     return Failed(failure=Failure(type="InvalidArguments", message=str(error)), retriable=False)
 
 
-def failed(handler: Handler, error: BaseException, *, retriable: bool = True) -> Failed:
+def failed(handler: Handler, error: BaseException, *, retriable: bool = True) -> Failed | HandedBack:
     """The outcome of an attempt that raised this error."""
     try:
         return _judged(handler, error, retriable)
     except BaseException:
         return _UNTOLD
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What went wrong, by an error."""
+    try:
+        return Failure(type=name_of(type(error)), message=_words(error), traceback=_shown(error)).storable()
+    except BaseException:
+        return _UNTOLD.failure
 
 
 def unsettled(outcome: Outcome, error: BaseException) -> Failed | None:
@@ -123,14 +131,17 @@ def unsettled(outcome: Outcome, error: BaseException) -> Failed | None:
     return Failed(failure=Failure(type=_UNSETTLED, message=message).storable(), retriable=False)
 
 
-def _judged(handler: Handler, error: BaseException, retriable: bool) -> Failed:
+def _judged(handler: Handler, error: BaseException, retriable: bool) -> Failed | HandedBack:
     # Not `error.__class__`, which a class may define as it likes.
     kind = type(error)
+    if derives(kind, Snooze):
+        # One whose time cannot be told would else come back at once, over and over.
+        return HandedBack(_asked_after(error) or SECOND)
     if derives(kind, asyncio.CancelledError):
         # Nobody has stopped the attempt, so it was the handler, or what it waited for. Another time may be better.
         message = "the handler cancelled itself"
         return Failed(failure=Failure(type="CancelledError", message=message, traceback=_shown(error)).storable())
-    failure = Failure(type=name_of(kind), message=_words(error), traceback=_shown(error)).storable()
+    failure = failure_of(error)
     if not retriable:
         return Failed(failure=failure, retriable=False)
     if derives(kind, Retry):

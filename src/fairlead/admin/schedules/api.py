@@ -40,6 +40,7 @@ from fairlead.wire.tasks import (
     Name,
     Names,
     PriorityGiven,
+    RetentionSpans,
     RetryPolicy,
     Rules,
     SubmitRequest,
@@ -87,6 +88,10 @@ class TaskTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The W3C traceparent of its submits."""
     concurrency_key: Text | None = None
     """Tasks of one queue that share it run one at a time, or as many at once as the queue says."""
+    expires: Annotated[float, Meta(gt=0, le=_YEAR)] | None = None
+    """How long after it is due it may still be started; after that it is cancelled, with the error `Expired`."""
+    retention: RetentionSpans | None = None
+    """How long it is kept once it has ended."""
 
 
 class ScheduleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

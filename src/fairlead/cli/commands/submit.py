@@ -76,8 +76,14 @@ def submit(
         Parameter(help="A task that must have ended first; may be given more than once.", metavar="ID"),
     ] = (),
     on_failure: Annotated[
-        Literal["cancel", "run_anyway"] | None,
-        Parameter(help="What becomes of it if one of those does not complete: cancel (the default) or run_anyway."),
+        Literal["cancel", "run_anyway", "run_only_then"] | None,
+        Parameter(
+            help="What becomes of it if one of those does not complete: cancel (the default) or run_anyway; with "
+            "run_only_then it runs only if so."
+        ),
+    ] = None,
+    expires: Annotated[
+        float | None, Parameter(help="Seconds after it is due in which it may still be started.", metavar="S")
     ] = None,
     tag: Annotated[tuple[str, ...], Parameter(help="A tag; may be given more than once.", metavar="NAME")] = (),
     from_file: Annotated[
@@ -116,6 +122,7 @@ def submit(
         "tags": tuple(name for each in tag for name in words(each)) or None,
         "after": tuple(name for each in after for name in words(each)) or None,
         "on_failure": on_failure,
+        "expires": check_seconds("--expires", expires),
     }
     given = {name: value for name, value in options.items() if value is not None}
     if from_file is not None:

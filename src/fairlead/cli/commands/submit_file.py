@@ -30,7 +30,15 @@ from fairlead.core.validation import check_text
 from fairlead.engine.engine import Submitted
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.wire.task_shown import TaskWhole
-from fairlead.wire.tasks import RetryPolicy, RetryRule, SubmitRequest, backoff_of, rules_of
+from fairlead.wire.tasks import (
+    RetentionSpans,
+    RetryPolicy,
+    RetryRule,
+    SubmitRequest,
+    backoff_of,
+    retention_of,
+    rules_of,
+)
 
 BATCH: Final = 1_000
 STDIN: Final = "-"
@@ -47,6 +55,7 @@ _SHAPES: Final[Mapping[str, Any]] = {
     "parameters": Raw,
     "retry_policy": RetryPolicy | None,
     "retry_rules": tuple[RetryRule, ...] | None,
+    "retention": RetentionSpans | None,
 }
 """What is read here; what any other field may be is for the core to say, as everywhere."""
 _SPELLINGS: Final = tuple((name, http) for http, python in LINE.items() for name in dict.fromkeys((http, python)))
@@ -145,6 +154,8 @@ class Bulk:
             fields["retry_rules"] = rules_of(fields["retry_rules"])
         if "backoff" in fields:
             fields["backoff"] = backoff_of(fields["backoff"])
+        if "retention" in fields:
+            fields["retention"] = retention_of(fields["retention"])
         given = dict(self._options)
         # A line that says when it is due says it alone.
         if "delay" in fields or "run_at" in fields:

@@ -6,9 +6,12 @@ import asyncio
 
 from msgspec.structs import replace
 
-from fairlead.core.events import AlarmRang, CancelAsked, Completed, Failed, HandedBack, Replayed
-from fairlead.core.instant import SECOND
-from fairlead.core.task import Priority, Progress, State, Task
+from fairlead.core.events import AlarmRang, CancelAsked, Completed, Expired, Failed, HandedBack, Replayed
+from fairlead.core.instant import SECOND, Instant
+from fairlead.core.lifecycle import decide
+from fairlead.core.settings import Rules
+from fairlead.core.task import OwnRetention, Priority, Progress, State, Task
+from fairlead.core.transitions import is_late
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Change, Filter, Held, Seen, Verdict
 from fairlead.testing.builders import (
@@ -18,6 +21,7 @@ from fairlead.testing.builders import (
     a_beat,
     a_claim,
     a_decision,
+    a_dependent,
     a_failure,
     a_removal,
     a_settle,
@@ -252,3 +256,61 @@ class ChangingClauses:
         verdicts = await store.apply([a_removal(task), a_decision(task, CancelAsked()), a_removal(task)])
         assert verdicts == [APPLIED, MISSING, MISSING]
         assert await contents(store) == []
+
+    async def test_how_long_a_task_may_wait_and_is_kept_stays_with_it(self, store: Store) -> None:
+        """A1, C3, G1: through a claim, a heartbeat, a retry and its end."""
+        task = an_expiring_task(until=NOW + 99 * SECOND)
+        await add(store, task)
+        assert await contents(store) == [task]
+        for turn in range(2):
+            claimed = await claim_one(store, a_claim(now=NOW + turn))
+            await store.extend([a_beat(claimed)], lease=LEASE, now=NOW + turn, grace=GRACE)
+            left = await settle(store, claimed, Failed(failure=a_failure(), after=0), NOW + turn)
+            assert (left.spec, left.status.expires_at) == (task.spec, task.status.expires_at)
+        done = await settle(store, await claim_one(store, a_claim(now=NOW + 9)), Completed(b"1"), NOW + 9)
+        assert await contents(store) == [done]
+        assert done.status.alarm == NOW + 9 + SECOND, "kept as long as it says itself"
+        assert ids(await store.due(NOW + 9 + SECOND, 5)) == [task.id]
+
+    async def test_a_task_that_is_claimed_too_late_ends_as_if_it_had_never_been_taken(self, store: Store) -> None:
+        """G1, G2: in one step, by the lease of that claim, and it counts for those who wait for it."""
+        task, child = an_expiring_task(until=NOW + SECOND), a_task(ready_at=NOW + SECOND)
+        waiting = a_dependent(task)
+        await add(store, task, child, waiting)
+        late = NOW + SECOND + 1
+        claimed = await claim_one(store, a_claim(now=late))
+        assert claimed.id == task.id
+        assert is_late(claimed, late)
+        change = Change(claimed.id, held(claimed), decide(claimed, Expired(), late, rules=Rules()))
+        assert await store.apply([change]) == [Verdict.RELEASED]
+        ended = after(claimed, change)
+        assert await read(store, claimed) == ended
+        assert (ended.state, ended.status.attempts, ended.status.lease) == (State.CANCELLED, 0, None)
+        assert await store.apply([change]) != [APPLIED], "its lease is gone"
+        assert ids(await store.claim(a_claim(limit=5, now=late))) == [child.id]
+        counted = await read(store, waiting)
+        assert counted is not None
+        assert counted.status.unmet == 1
+
+    async def test_a_task_that_is_due_too_late_ends(self, store: Store) -> None:
+        """G1: a retry, or a delayed task that nobody swept, is looked at when its alarm rings."""
+        task = an_expiring_task(until=NOW + SECOND)
+        await add(store, task)
+        failed = await settle(store, await claim_one(store), Failed(failure=a_failure(), after=5 * SECOND))
+        assert failed.state is State.SCHEDULED
+        rung = a_decision(failed, AlarmRang(), NOW + 5 * SECOND)
+        await apply_one(store, rung)
+        ended = after(failed, rung)
+        assert await read(store, task) == ended
+        assert (ended.state, ended.status.failure and ended.status.failure.type) == (State.CANCELLED, "Expired")
+        await apply_one(store, a_decision(ended, Replayed(), NOW + 9 * SECOND))
+        assert ids(await store.claim(a_claim(now=NOW + 9 * SECOND))) == [task.id]
+
+
+def an_expiring_task(*, until: Instant) -> Task:
+    """A task that may be started until then, and is kept for a second once it has completed."""
+    task = a_task()
+    return Task(
+        replace(task.spec, expires=until - NOW, retention=OwnRetention(completed=SECOND)),
+        replace(task.status, expires_at=until),
+    )

@@ -17,7 +17,7 @@ from fairlead.core.events import (
 )
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import AT_ONCE, HOUR
-from fairlead.core.task import State, Task
+from fairlead.core.task import OnFailure, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added, Filter, Full, KeyHeld, Known, Missing, Verdict
 from fairlead.testing.builders import (
@@ -250,6 +250,20 @@ class DependingClauses:
         assert sorted(ids(claimed)) == sorted([second.id, third.id])
         assert RELEASED in await store.apply([a_settle(task, DONE) for task in claimed])
         assert ids(await store.due(AT_ONCE, 5)) == [last.id]
+
+    async def test_a_task_may_run_only_if_one_that_it_waits_for_did_not_complete(self, store: Store) -> None:
+        """D2: the store counts, and the counts are what decides."""
+        good, bad = some_tasks(2)
+        unneeded, needed = (a_dependent(*tasks, on_failure=OnFailure.RUN_ONLY_THEN) for tasks in ((good,), (good, bad)))
+        await add(store, good, bad, unneeded, needed)
+        assert (await _read(store, needed)).spec == needed.spec
+        await _end(store, good, DONE, RELEASED)
+        await _end(store, bad, REJECTED, RELEASED)
+        for task in await store.due(AT_ONCE, 5):
+            await apply_one(store, a_decision(task, AlarmRang()))
+        ended = await _read(store, unneeded)
+        assert (ended.state, ended.status.failure and ended.status.failure.type) == (State.CANCELLED, "NotNeeded")
+        assert ids(await store.claim(a_claim(limit=5))) == [needed.id]
 
     async def test_a_change_to_a_waiting_task_that_was_counted_for_is_stale(self, store: Store) -> None:
         """D2, G2: whoever read it before would write the old count."""

@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn, TextIO
 import msgspec
 
 from fairlead.core.errors import InvalidTask, PayloadTooLarge
-from fairlead.core.events import Completed, Failed
+from fairlead.core.events import Completed, Failed, HandedBack
 from fairlead.core.retry import derives
 from fairlead.core.task import Failure, Progress, Task
 from fairlead.worker.context import TaskContext, enter
@@ -45,7 +45,7 @@ from fairlead.worker.isolation.pool import (
     frame,
 )
 from fairlead.worker.logs import start_logging
-from fairlead.worker.outcome import InvalidArguments, call, completed, failed, invalid_arguments
+from fairlead.worker.outcome import InvalidArguments, call, completed, failed, failure_of, invalid_arguments
 from fairlead.worker.resources import OnLoop, Resources
 from fairlead.worker.spans import adopt
 
@@ -234,7 +234,7 @@ class CellProcess:
         """Whether a middleware has reported the error of the attempt."""
         return self._context is not None and self._context.reported is True
 
-    def _outcome(self, job: Job, identity: bytes) -> Completed | Failed:
+    def _outcome(self, job: Job, identity: bytes) -> Completed | Failed | HandedBack:
         try:
             handler = self._handler(job)
             state = self._state_for(handler.resources)
@@ -252,15 +252,15 @@ class CellProcess:
             os._exit(OUT_OF_MEMORY)
         except SystemExit as error:
             self._channel.stay()
-            self._leave(handler, error, identity)
+            self._leave(error, identity)
         except BaseException as error:
             return failed(handler, error)
 
-    def _leave(self, handler: Handler, error: SystemExit, identity: bytes) -> NoReturn:
+    def _leave(self, error: SystemExit, identity: bytes) -> NoReturn:
         """Exit as the handler has asked for; what it gives in place of a code is told."""
         code = _code_of(error)
         if code is not None and not derives(type(code), int):
-            self._channel.say(identity, Exited(failed(handler, error).failure.message), last=True)
+            self._channel.say(identity, Exited(failure_of(error).message), last=True)
         _exit(code)
 
     def _called(self, handler: Handler, job: Job, identity: bytes, state: object) -> Any:
@@ -334,14 +334,11 @@ class CellProcess:
 
 
 def _not_loaded(job: Job, error: BaseException) -> Failure:
-    told = failed(Handler(job.task_type, _nothing), error).failure
+    told = failure_of(error)
     return Failure(type=told.type, message=f"the handler cannot be loaded: {told.message}", traceback=told.traceback)
 
 
-def _nothing() -> None: ...
-
-
-def _sized(outcome: Completed | Failed) -> Completed | Failed:
+def _sized(outcome: Completed | Failed | HandedBack) -> Completed | Failed | HandedBack:
     """An outcome that goes into a message."""
     if isinstance(outcome, Completed) and outcome.result is not None and len(outcome.result) > LARGEST - _ROOM:
         error = PayloadTooLarge("result", len(outcome.result), LARGEST - _ROOM)

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.errors import InvalidSettings
-from fairlead.core.events import Completed, Failed
+from fairlead.core.events import Completed, Failed, HandedBack
 from fairlead.core.task import Task
 from fairlead.worker.handlers import Handler
 from fairlead.worker.logs import LogSetup, log_handler
@@ -86,7 +86,7 @@ class Begun(Struct, frozen=True, tag=True):
 class Ended(Struct, frozen=True, tag=True):
     """The handler has ended; the cell, which knows its errors, has judged the outcome."""
 
-    outcome: Completed | Failed
+    outcome: Completed | Failed | HandedBack
     reported: bool = False
     """Whether a middleware has reported the error."""
 
