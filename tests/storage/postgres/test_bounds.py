@@ -134,3 +134,31 @@ async def test_a_task_added_before_the_bound_is_found(store: PostgresStore) -> N
     await add(store, one)
     await add(store, *many)
     assert ids(await store.claim(a_claim(limit=3))) == ids([one, *many])
+
+
+async def test_a_clock_that_went_back_after_a_bound_moved_hides_nothing(store: PostgresStore, url: str) -> None:
+    ahead = NOW + 3_600 * SECOND
+    for at in range(4):
+        await add(store, *_tasks(1_000, begin=ahead - (50 - at) * SECOND))
+    await _take(store, 4_000, now=ahead)
+    assert min(_bounds(url)[0][1]) > NOW + 1_800 * SECOND
+    # The clock is back where it was: all that comes now is an hour below the bound.
+    later = _tasks(3_000)
+    for at in range(0, 3_000, 1_000):
+        await add(store, *later[at : at + 1_000])
+    assert ids(await _take(store, 2_000)) == ids(later[:2_000])
+    assert min(_bounds(url)[0][1]) <= NOW
+    assert ids(await _take(store, 1_000)) == ids(later[2_000:])
+
+
+async def test_bounds_that_move_while_the_clock_steps_to_and_fro_hide_nothing(store: PostgresStore) -> None:
+    added, taken = set[TaskId](), set[TaskId]()
+    for at in range(12):
+        now = NOW + (at % 3 - 1) * 7_200 * SECOND
+        tasks = _tasks(400, begin=now - 60 * SECOND)
+        await add(store, *tasks)
+        added |= set(ids(tasks))
+        taken |= set(ids(await _take(store, 350, now=now)))
+    while found := await store.claim(a_claim(limit=100, now=NOW + 7_200 * SECOND)):
+        taken |= set(ids(found))
+    assert taken == added

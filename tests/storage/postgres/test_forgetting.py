@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+import pytest
 
 from fairlead.core.events import Completed
 from fairlead.storage.postgres.store import PostgresStore
@@ -85,6 +86,24 @@ async def test_nothing_is_hidden_while_a_transactional_submit_may_rely_on_it(sto
         other.execute(added.routes.text.encode(), added.routes.parameters)
         await store._forget()
         other.execute(added.tasks.text.encode(), added.tasks.parameters)
+    assert ids(await store.claim(a_claim())) == [task.id]
+
+
+async def test_a_transaction_that_still_sees_a_forgotten_route_is_told_so(store: PostgresStore, url: str) -> None:
+    await _run_and_purge(store, 1)
+    task = a_task(type="type-0")
+    added = addition(url, [task], now=NOW, style=ParameterStyle.FORMAT)
+    with psycopg.connect(url) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("SELECT count(*) FROM fairlead.migration")
+        for _ in range(2):
+            await store._forget()
+        _an_hour_passes(url)
+        await store._forget()
+        other.execute(added.routes.text.encode(), added.routes.parameters)
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            other.execute(added.tasks.text.encode(), added.tasks.parameters)
+    await add(store, task)
     assert ids(await store.claim(a_claim())) == [task.id]
 
 

@@ -77,7 +77,7 @@ async def test_a_store_of_the_version_before_keeps_its_tasks(old_url: str) -> No
     tasks = [a_task(type=f"type-{number % 30}", priority=Priority(number % 4)) for number in range(60)]
     with psycopg.connect(old_url) as connection:
         _add_as_before(connection, *tasks)
-    assert schema.migrate(old_url) == ["0005_lane_groups"]
+    assert schema.migrate(old_url) == ["0005_lane_groups", "0006_turns"]
     store = await open_postgres(old_url)
     in_order = sorted(tasks, key=lambda task: (task.status.priority, task.status.ready_at, task.id))
     assert await _claimed(store) == ids(in_order)

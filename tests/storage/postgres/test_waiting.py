@@ -6,6 +6,8 @@ import asyncio
 import threading
 import time
 
+import pytest
+
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.storage.postgres.store import PostgresStore, open_postgres
 from fairlead.storage.postgres.wait import POLL, queue_of
@@ -33,6 +35,16 @@ async def test_a_store_hears_what_another_adds(store: PostgresStore, url: str) -
     await waiter
     assert time.monotonic() - began < QUICKLY
     await other.close()
+
+
+async def test_who_waits_before_the_store_listens_looks_once_more_when_it_does(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.storage.postgres.wait.POLL", LONG)
+    async with asyncio.timeout(QUICKLY):
+        await store.wait(["default"], LONG)
+        await add(store, a_task())
+        await store.wait(["default"], LONG)
 
 
 async def test_what_came_between_two_waits_is_not_missed(store: PostgresStore) -> None:

@@ -27,6 +27,10 @@ from fairlead.storage.values import Claim
 
 FEW_LANES: Final = 16
 """Up to so many lanes, or types that a worker can run, a claim looks at each of them."""
+OF_ALL: Final = "claim.of_all"
+OF_GROUPS: Final = "claim.of_groups"
+OF_LANES: Final = "claim.of_lanes"
+"""Where a claim looks for the first tasks."""
 _FRESH: Final = 1.0
 """Seconds for which a survey holds. It tells how to look, never what is found: a stale one costs time only."""
 _REMEMBERED: Final = 256
@@ -37,6 +41,9 @@ _AGAIN_AFTER: Final = 400
 """The same, when writers had to be waited for."""
 _MOVE_PAST: Final = 20_000
 """Tasks that one move passes over."""
+_FIND_OUT_INTERVAL: Final = 10.0
+"""Seconds after which it is found out again of which routes the types are in a type set: until then new ones are looked
+up for each task."""
 _MEND_INTERVAL: Final = 60.0
 """Seconds after which one looks from the very beginning: whatever is before a bound is found by then."""
 
@@ -49,10 +56,10 @@ class LaneSurvey(Struct):
 
     at: float
     """When it was made, by a clock that only goes forward."""
-    few: bool
-    """Whether there are few lanes."""
-    all_types: bool
-    """Whether there are few lanes, all of types that may be taken."""
+    first: str
+    """Where they look for the first tasks."""
+    first_under_limits: str
+    """The same, where types may be shut."""
     keyed: bool
     """Whether tasks with concurrency keys wait."""
     type_set: int
@@ -88,6 +95,8 @@ class Bounds:
         self.move_after = _MOVE_AFTER
         self._surveys: dict[_Wish, LaneSurvey] = {}
         self._passing: dict[tuple[str, int], _Passing] = {}
+        self._find_out_at: dict[int, float] = {}
+        """When routes are looked at for a type set again."""
 
     async def survey(self, claim: Claim) -> LaneSurvey:
         """What this claim is to expect."""
@@ -95,13 +104,14 @@ class Bounds:
         found, now = self._surveys.get(wish), self._monotonic()
         if found is None or now - found.at > _FRESH:
             if len(self._surveys) >= _REMEMBERED:
-                self._surveys.clear()
+                self.forget()
             found = self._surveys[wish] = await self._look(claim, now)
         return found
 
     def forget(self) -> None:
         """Forget what was surveyed: something of it is not there any more."""
         self._surveys.clear()
+        self._find_out_at.clear()
 
     async def took(self, claim: Claim, type_set: int, tasks: Sequence[Task]) -> None:
         """Take note of what a claim has taken, and move the bounds if much was."""
@@ -168,20 +178,22 @@ class Bounds:
 
     async def _look(self, claim: Claim, now: float) -> LaneSurvey:
         digest, excluding, types = _type_set(claim)
-        lanes, keyed, type_set = await self._survey(claim, digest)
-        if not digest:
-            type_set = 0
-        elif type_set is None:
+        lanes, keyed, type_set, unknown = await self._survey(claim, digest)
+        if digest and type_set is None:
             await self._fetch("bounds.know", digest, excluding, binary_arrays.texts(types))
-            _, _, type_set = await self._survey(claim, digest)
-        else:
+            _, _, type_set, _ = await self._survey(claim, digest)
+        elif digest:
             await self._fetch("bounds.use", type_set)
+        if type_set is not None and unknown and now >= self._find_out_at.get(type_set, now):
+            self._find_out_at[type_set] = now + _FIND_OUT_INTERVAL
+            await self._fetch("bounds.find_out", type_set)
         # The lanes of a few types are asked for directly, however many others there are.
         few = len(lanes) <= FEW_LANES or (not excluding and len(types) <= FEW_LANES)
         all_types = len(lanes) <= FEW_LANES and all(excluding != (lane in types) for lane in lanes)
-        return LaneSurvey(now, few, all_types, keyed, type_set or 0)
+        first = OF_ALL if not digest or all_types else OF_LANES if few else OF_GROUPS
+        return LaneSurvey(now, first, OF_LANES if few else first, keyed, type_set or 0)
 
-    async def _survey(self, claim: Claim, digest: str) -> tuple[list[str], bool, int | None]:
+    async def _survey(self, claim: Claim, digest: str) -> tuple[list[str], bool, int | None, bool]:
         rows = await self._fetch(
             "bounds.survey",
             binary_arrays.texts([order.queue for order in claim.queues]),
@@ -189,8 +201,8 @@ class Bounds:
             digest,
             FEW_LANES + 1,
         )
-        lanes, keyed, type_set = rows[0]
-        return lanes, keyed, type_set
+        lanes, keyed, type_set, unknown = rows[0]
+        return lanes, keyed, type_set, unknown
 
     async def _fetch(self, name: str, *parameters: Any) -> list[Any]:
         return await self._connections.fetch(self._statements[name], parameters)

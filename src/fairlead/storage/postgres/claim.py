@@ -20,10 +20,8 @@ from fairlead.core.task import Lane, Priority, Task
 from fairlead.storage.lane_merge import Head, merge
 from fairlead.storage.postgres import binary_arrays
 from fairlead.storage.postgres.binary_arrays import Packed
-from fairlead.storage.postgres.bounds import Bounds, LaneSurvey
+from fairlead.storage.postgres.bounds import OF_ALL, OF_GROUPS, OF_LANES, Bounds, LaneSurvey
 from fairlead.storage.postgres.claim_limited import (
-    FIRST_OF_LANES,
-    FIRST_OF_ROUTES,
     LimitedClaim,
     rest_of,
     types_of,
@@ -49,13 +47,6 @@ _TOO_FAR: Final = -3
 """Instead of a number of candidates: they are behind too many that may not be taken, and nothing was taken."""
 _FORGOTTEN: Final = -4
 """Instead of a number of candidates: the type set is not there any more, and nothing was taken."""
-_OTHER_TYPES: Final = -5
-"""Instead of a number of candidates: there are types that may not be taken after all, and nothing was taken."""
-_OF_ALL: Final = "claim.of_all"
-_OF_ROUTES: Final = "claim.of_routes"
-_OF_FIRST: Final = "claim.of_first"
-_OF_GROUPS: Final = "claim.of_groups"
-"""Where a claim looks for candidates."""
 _NONE: Final = binary_arrays.texts([])
 _SHARED_FOR: Final = 64
 """For so many claims it is taken for granted that some tasks take turns, once some do."""
@@ -106,23 +97,23 @@ class Claimer:
         reach = first_reach = _reach(claim.limit - len(tasks) + self._spare)
         self._sharing = max(self._sharing - 1, 0)
         survey = await self._bounds.survey(claim)
-        heads = _OF_ALL if survey.all_types else _OF_ROUTES if survey.few else _OF_GROUPS
+        first = survey.first
         passed_over = False
         for _ in range(_TRIES):
             left = rest_of(claim, tasks) if tasks else claim
             if claim.limited or survey.keyed:
                 tasks += await self._limited(left, reach, spoilt, survey)
                 break
-            taken, candidates = await self._chosen(left, reach, spoilt, heads, survey.type_set)
+            taken, candidates = await self._chosen(left, reach, spoilt, first, survey.type_set)
             if candidates == _KEYED:
                 survey.keyed = True
             elif candidates == _SHARING:
                 self._sharing = _SHARED_FOR
-            elif candidates == _OTHER_TYPES:
-                survey.all_types, heads = False, _OF_ROUTES
+            elif candidates == _TOO_FAR and first == OF_ALL:
+                first = survey.first = OF_GROUPS
             elif candidates == _TOO_FAR:
                 # Most are behind a bound once it has moved, or not much further; the rest goes by lanes.
-                heads, reach = (_OF_FIRST, first_reach) if passed_over else (heads, min(reach * 8, _WIDEST))
+                first, reach = (OF_LANES, first_reach) if passed_over else (first, min(reach * 8, _WIDEST))
                 passed_over = True
                 await self._bounds.passed_over(claim, survey.type_set)
             elif candidates == _FORGOTTEN:
@@ -139,16 +130,16 @@ class Claimer:
             await self._bounds.took(claim, survey.type_set, tasks)
 
     async def _chosen(
-        self, claim: Claim, reach: int, spoilt: list[Exception], heads: str, type_set: int
+        self, claim: Claim, reach: int, spoilt: list[Exception], first: str, type_set: int
     ) -> tuple[list[Task], int]:
         """The tasks taken, and how many candidates there were."""
         shares = [order.share for order in claim.queues if order.share is not None] if self._sharing else ()
         if any(len(order.tables) > 1 for order in claim.queues) or any(share.everywhere for share in shares):
-            rows, candidates = await self._drawn(claim, reach, heads, type_set)
+            rows, candidates = await self._drawn(claim, reach, type_set)
             return claimed_tasks(rows, claim, spoilt), candidates
         by_turns = bool(shares)
         rows = await self._connections.fetch(
-            self._statements.best(reach, heads, by_turns=by_turns),
+            self._statements.best(reach, first, covered=first == OF_ALL and type_set != 0, by_turns=by_turns),
             (
                 *_lease(claim),
                 claim.limit,
@@ -156,7 +147,7 @@ class Claimer:
                 type_set,
                 *self._packed_lines(claim),
                 *_turns(claim),
-                *(() if heads == _OF_GROUPS else types_of(claim)),
+                *(types_of(claim) if first == OF_LANES else ()),
             ),
         )
         candidates = int(rows[0][0])
@@ -175,7 +166,7 @@ class Claimer:
     async def _limited(self, claim: Claim, reach: int, spoilt: list[Exception], survey: LaneSurvey) -> list[Task]:
         async def work(session: Session) -> list[Task]:
             limited = LimitedClaim(session, self._statements, self._address, claim, spoilt)
-            return await limited.run(reach, few=survey.few, type_set=survey.type_set)
+            return await limited.run(reach, survey)
 
         return await self._connections.transaction(work)
 
@@ -185,21 +176,20 @@ class Claimer:
             self._lines = tables, _lines(claim)
         return self._lines[1]
 
-    async def _drawn(self, claim: Claim, reach: int, heads: str, type_set: int) -> tuple[list[Row], int]:
+    async def _drawn(self, claim: Claim, reach: int, type_set: int) -> tuple[list[Row], int]:
         """The rows of the tasks taken, and how many candidates there were."""
         parameters = (
             binary_arrays.texts([order.queue for order in claim.queues]),
             binary_arrays.texts(sorted(claim.capabilities)),
             type_set,
-            _NONE,
-            _NONE,
-            *types_of(claim),
+            False,
+            *((_NONE, _NONE, *types_of(claim)) if type_set else ()),
         )
         ((keyed,),) = await self._connections.fetch(self._statements["claim.keyed"], parameters[:2])
         if keyed:
             return [], _KEYED
-        first = FIRST_OF_ROUTES if heads in (_OF_ALL, _OF_ROUTES) else FIRST_OF_LANES
-        found = await self._connections.fetch(self._statements.heads(reach, first), parameters)
+        statement = self._statements.heads(reach, OF_LANES if type_set else OF_ALL)
+        found = await self._connections.fetch(statement, parameters)
         known = [row for row in found if row[4] is not None]
         if not known:
             return [], 0

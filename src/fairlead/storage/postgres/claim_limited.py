@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -33,6 +34,7 @@ from fairlead.storage.lane_merge import Head
 from fairlead.storage.lane_search import Front
 from fairlead.storage.postgres import binary_arrays
 from fairlead.storage.postgres.binary_arrays import Packed
+from fairlead.storage.postgres.bounds import OF_ALL, OF_GROUPS, OF_LANES, LaneSurvey
 from fairlead.storage.postgres.connection.session import Row, Session
 from fairlead.storage.postgres.rows import claimed_tasks, task_id_of
 from fairlead.storage.postgres.statements import Statements
@@ -40,12 +42,10 @@ from fairlead.storage.postgres.url import Address
 from fairlead.storage.values import Claim, QueueOrder, Usage, Used
 
 _TRIES: Final = 8
-FIRST_OF_ROUTES: Final = "claim.first_of_routes"
-FIRST_OF_LANES: Final = "claim.first_of_lanes"
-_FIRST_OF_GROUPS: Final = "claim.first_of_groups"
-"""Where the first tasks of lanes are looked for."""
-_UNKNOWN: Final = ("",)
-"""Instead of capabilities: there are tasks from here on that were not looked at."""
+_FOLD_ABOVE: Final = 1_000
+"""How many rows of the tally a claim reads before it folds them: every claim under limits reads them all."""
+_UNKNOWN: Final = ""
+"""Before what stands for capabilities: there are tasks from here on that were not looked at."""
 _written: Final = msgspec.json.Encoder().encode
 
 _Place: TypeAlias = tuple[int, int, str]
@@ -73,12 +73,17 @@ class LimitedClaim:
         self._spoilt = spoilt
         """Why tasks that were taken cannot be read."""
         self._limits = limits_of(claim)
+        self._read = 0
+        """How many rows of the tally it took to know what runs."""
         self._queues = binary_arrays.texts(sorted(self._limits))
 
-    async def run(self, reach: int, *, few: bool, type_set: int) -> list[Task]:
-        """The tasks taken, best first, where there are few lanes or many."""
-        self._type_set = type_set
-        self._first = FIRST_OF_ROUTES if few else _FIRST_OF_GROUPS
+    async def run(self, reach: int, survey: LaneSurvey) -> list[Task]:
+        """The tasks taken, best first, where claims are to expect this."""
+        self._type_set = survey.type_set
+        self._with_types = any(limits.types for limits in self._limits.values())
+        self._first = survey.first_under_limits if self._with_types else survey.first
+        if self._first == OF_ALL and self._type_set:
+            self._first = OF_GROUPS
         await self._fetch("limits.read_committed")
         await self._fetch("limits.lock", self._schema, self._queues)
         if self._claim.now is None:
@@ -95,6 +100,8 @@ class LimitedClaim:
             tasks += taken
             if len(tasks) == self._claim.limit or not more:
                 break
+        if self._read > _FOLD_ABOVE:
+            await self._fetch("limits.fold", self._schema)
         return tasks
 
     async def _round(self, claim: Claim, reach: int) -> tuple[list[Task], bool]:
@@ -105,7 +112,7 @@ class LimitedClaim:
         if not heads and not keyed:
             return [], False
         fronts = _keyed_fronts(keyed)
-        every: list[Front] = [*_plain_fronts(heads), *fronts]
+        every: list[Front] = [*_plain_fronts(heads, None if self._first == OF_LANES else reach), *fronts]
         chosen = [TaskId(head[1]) for head in merge_limited(claim, every, gate)]
         taken = await self._take(claim, chosen)
         await self._arrange(fronts, {task.id for task in taken})
@@ -113,8 +120,8 @@ class LimitedClaim:
             await self._keep(dues)
         if gate.ended and not chosen and not gate.found_shut:
             # What may be taken is behind too many that may not.
-            met_before, self._first = self._first, FIRST_OF_LANES
-            return taken, met_before != FIRST_OF_LANES
+            met_before, self._first = self._first, OF_LANES
+            return taken, met_before != OF_LANES
         deep = gate.ended or len(heads) >= reach or len(keyed) >= reach
         return taken, deep and bool(chosen or gate.found_shut or any(front.closed for front in fronts))
 
@@ -126,14 +133,21 @@ class LimitedClaim:
         types = [(queue, name) for queue in open_queues for name in self._limits[queue].types]
         full = [(queue, name) for queue, name in types if gate.shut(_lane(queue, name))]
         gate.found_shut = False
-        parameters = (
+        parameters: tuple[Any, ...] = (
             binary_arrays.texts(open_queues),
             binary_arrays.texts(sorted(self._claim.capabilities)),
             self._type_set,
-            binary_arrays.texts([queue for queue, _ in full]),
-            binary_arrays.texts([name for _, name in full]),
-            *(() if self._first == _FIRST_OF_GROUPS else types_of(self._claim)),
+            self._with_types,
         )
+        if full and self._first == OF_ALL:
+            self._first = OF_GROUPS
+        if self._first != OF_ALL:
+            parameters += (
+                binary_arrays.texts([queue for queue, _ in full]),
+                binary_arrays.texts([name for _, name in full]),
+            )
+        if self._first == OF_LANES:
+            parameters += types_of(self._claim)
         return await self._session.fetch(self._statements.heads(reach, self._first), parameters)
 
     async def _keyed(self, claim: Claim, reach: int) -> list[Row]:
@@ -151,7 +165,8 @@ class LimitedClaim:
         running: dict[tuple[str, str], int] = {}
         if any(_counts(limits) for limits in self._limits.values()):
             rows = await self._fetch("limits.running", self._queues)
-            running = {(queue, task_type): count for queue, task_type, count in rows}
+            running = {(queue, task_type): count for queue, task_type, count in rows if queue is not None}
+            self._read = sum(count for queue, _, count in rows if queue is None)
         rows = await self._fetch("limits.running_keys", self._queues, packed) if keys else []
         of_keys = {(queue, key.decode()): count for queue, key, count in rows}
         dues: dict[tuple[str, str], Instant] = {}
@@ -211,7 +226,8 @@ class LimitedClaim:
 async def usage(session: Session, statements: Statements, queue: str, task_type: str, key: str | None) -> Usage:
     """What is used of the limits of a queue, of a type and of a concurrency key in it."""
     queues, keys = binary_arrays.texts([queue]), binary_arrays.byteas([] if key is None else [key.encode()])
-    running = {of_type: count for _, of_type, count in await session.fetch(statements["limits.running"], (queues,))}
+    rows = await session.fetch(statements["limits.running"], (queues,))
+    running = {of_type: count for name, of_type, count in rows if name is not None}
     of_key = [int(count) for _, _, count in await session.fetch(statements["limits.running_keys"], (queues, keys))]
     names = [QUEUE_NAME, type_name(task_type), key_name(key or "")]
     rows = await session.fetch(
@@ -280,7 +296,7 @@ class _Gate(LimitGate):
     """Whether it met a queue or a type that is full."""
 
     def shut(self, lane: Lane) -> bool:
-        if self.ended or lane.requires == _UNKNOWN:
+        if self.ended or _UNKNOWN in lane.requires:
             self.ended = True
             return True
         is_shut = super().shut(lane)
@@ -293,13 +309,18 @@ class _Gate(LimitGate):
         return is_shut
 
 
-def _plain_fronts(rows: Sequence[Row]) -> list[PlainFront]:
+def _plain_fronts(rows: Sequence[Row], most: int | None) -> list[PlainFront]:
+    """The fronts of lanes, where others follow in a lane group and priority if there are so many."""
     lanes: dict[Lane, list[Head]] = {}
-    for _, queue, of, priority, task_type, ready_at, text in rows:
-        # What it is of stands for the capabilities; type and queue are what limits are about.
-        requires = _UNKNOWN if task_type is None else (str(of),)
-        lane = Lane(queue, task_type or str(of), requires, Priority(priority))
-        lanes.setdefault(lane, []).append((ready_at, task_id_of(text)))
+    for (queue, group, priority), rows_of in groupby(rows, key=itemgetter(1, 2, 3)):
+        # The group stands for the capabilities; type and queue are what limits are about.
+        end = Lane(queue, "", (_UNKNOWN, str(group)), Priority(priority))
+        found = [(row[4], (row[5], task_id_of(row[6]))) for row in rows_of]
+        for task_type, head in found:
+            lane = end if task_type is None else Lane(queue, task_type, (str(group),), Priority(priority))
+            lanes.setdefault(lane, []).append(head)
+        if len(found) == most:
+            lanes[end] = [found[-1][1]]
     return [PlainFront(lane, iter(heads)) for lane, heads in lanes.items()]
 
 

@@ -45,8 +45,26 @@ _PREPARED: Final = frozenset(
     }
 )
 """The statements worth a plan of their own in every session."""
-_REFUSALS: Final = {"claim.of_all": "claim.other_types", "claim.of_groups": "claim.too_far"}
-"""Why a claim looks for nothing, by where it would."""
+_PARTS: Final = ("{first}", "{candidates}", "{covered}")
+"""What a statement of claims is composed of."""
+_WORDS: Final = {
+    "claim.best": {
+        "{open_route}": "",
+        "{open_type}": "",
+        "{type_set}": "$8",
+        "{types}": "$17::text[]",
+        "{excluded}": "$18::text[]",
+    },
+    "claim.heads": {
+        "{open_route}": "claim.open_route",
+        "{open_type}": "claim.open_type",
+        "{type_set}": "$3",
+        "{types}": "$7::text[]",
+        "{excluded}": "$8::text[]",
+    },
+    "bounds.move": {"{type_set}": "$2"},
+}
+"""What the parts of a statement name otherwise in each."""
 _WINDOW: Final = 4
 """How many times the candidates that it looks for a claim passes over at most, in a queue of many types."""
 
@@ -67,6 +85,7 @@ class Statements:
     def __init__(self, schema: str) -> None:
         self._schema = schema
         self._made: dict[tuple[str, int], Statement] = {}
+        self._composite: dict[tuple[str, ...], Statement] = {}
 
     def __getitem__(self, name: str) -> Statement:
         return self.reaching(name, 0)
@@ -79,56 +98,47 @@ class Statements:
             statement = self._made[name, reach] = Statement(text, prepared=name in _PREPARED)
         return statement
 
-    def best(self, reach: int, heads: str, *, by_turns: bool) -> Statement:
-        """The claim that looks at so many candidates there, of which some take turns with others or none does."""
+    def best(self, reach: int, first: str, *, covered: bool, by_turns: bool) -> Statement:
+        """The claim that looks at so many candidates there, of which some take turns with others or none does.
+
+        Covered: if they are of all types, as far as is known, and only some may be taken.
+        """
         order = "claim.by_turns" if by_turns else "claim.by_rank"
-        statement = self._made.get((heads + order, reach))
-        if statement is None:
-            parts = {
-                "{heads}": self.text(heads),
-                "{candidates}": self.text(order),
-                "{refusals}": self.text(_REFUSALS[heads]) if heads in _REFUSALS else "",
-                "{from}": self.text("claim.from"),
-                "{member}": self.text("claim.member").replace("{type_set}", "$8"),
-                "{reach}": str(reach),
-                "{window}": str(_WINDOW * reach),
-            }
-            text = reduce(lambda text, part: text.replace(*part), parts.items(), self.text("claim.best"))
-            statement = self._made[heads + order, reach] = Statement(text, prepared=True)
-        return statement
+        return self._composed("claim.best", reach, (first, order, "claim.covered" if covered else ""))
 
     def heads(self, reach: int, first: str) -> Statement:
         """The first tasks of lanes, as many as that at a time, looked for there."""
-        statement = self._made.get((first, reach))
-        if statement is None:
-            parts = {
-                "{first}": self.text(first),
-                "{from}": self.text("claim.from"),
-                "{member}": self.text("claim.member").replace("{type_set}", "$3"),
-                "{reach}": str(reach),
-                "{window}": str(_WINDOW * reach),
-            }
-            text = reduce(lambda text, part: text.replace(*part), parts.items(), self.text("claim.heads"))
-            statement = self._made[first, reach] = Statement(text, prepared=True)
-        return statement
+        return self._composed("claim.heads", reach, (first,))
 
     def moving(self, window: int) -> Statement:
         """The move of bounds past so many tasks."""
-        statement = self._made.get(("bounds.move", window))
+        return self._composed("bounds.move", window, ())
+
+    def _composed(self, name: str, reach: int, parts: tuple[str, ...]) -> Statement:
+        """A statement that has such parts and reaches so far."""
+        variant = name, *parts, str(reach)
+        statement = self._composite.get(variant)
         if statement is None:
-            parts = {
-                "{from}": self.text("claim.from"),
-                "{member}": self.text("claim.member").replace("{type_set}", "$2"),
-                "{window}": str(window),
+            words = {
+                **{word: self._part(part) or "true" for word, part in zip(_PARTS, parts, strict=False)},
+                **{f"{{{part}}}": self.text(f"claim.{part}") for part in ("known", "from", "admitted")},
+                **{word: self._part(part) for word, part in _WORDS[name].items()},
+                "{reach}": str(reach),
+                "{window}": str(_WINDOW * reach),
             }
-            text = reduce(lambda text, part: text.replace(*part), parts.items(), self.text("bounds.move"))
-            statement = self._made["bounds.move", window] = Statement(text, prepared=True)
+            text = reduce(lambda text, word: text.replace(*word), words.items(), self.text(name))
+            statement = self._composite[variant] = Statement(text, prepared=True)
         return statement
+
+    def _part(self, part: str) -> str:
+        """A parameter as it is, or the text of a part."""
+        return self.text(part) if part.startswith("claim.") else part
 
     def text(self, name: str, *, late: bool = False) -> str:
         """The text of a statement, for this schema; late if it may be long before it is committed."""
         words = {
             "{below}": "true" if late else _read("add.below"),
+            "{routes}": _read("add.held_routes") if late else "{schema}.route",
             "{late}": _read("add.late") if late else "",
             "{name}": self._schema,
             "{schema}": f'"{self._schema}"',

@@ -236,7 +236,9 @@ class AsyncListener:
                 if not await self._is_heard(ear):
                     return _DEAF_FOR
                 self._listening = True
-                # What came before went unheard, but those who began to wait before sleep only briefly.
+                # What came before went unheard: who began to wait before looks once more.
+                for waiter in self._waiters:
+                    waiter.rung.set()
                 while True:
                     self._ring(await ear.hear())
         finally:

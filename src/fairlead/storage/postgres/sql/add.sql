@@ -12,7 +12,7 @@
 WITH place AS MATERIALIZED (
     SELECT array_agg(r.id ORDER BY n.place) AS routes, array_agg(r.lane_group ORDER BY n.place) AS groups
     FROM unnest($3::text[]) WITH ORDINALITY AS n (name, place)
-    LEFT JOIN {schema}.route AS r ON r.name = n.name
+    LEFT JOIN {routes} AS r ON r.name = n.name
 ),
 given AS MATERIALIZED (
     SELECT g.*, (SELECT routes FROM place)[g.place] AS route, (SELECT groups FROM place)[g.place] AS lane_group
@@ -85,6 +85,11 @@ SELECT
 -- name: add.below
 -- Whether a claim that begins at the bounds may miss the tasks. It is a part of add.tasks.
 c.least < g.ceiling
+
+-- name: add.held_routes
+-- The routes, for a transaction that may see them as they were an hour ago: it fails if one has been forgotten since. It
+-- is a part of add.tasks.
+(SELECT * FROM {schema}.route WHERE name = ANY ($3::text[]) FOR KEY SHARE)
 
 -- name: add.late
 -- What keeps bounds from waiting for a transaction that may last long, and always says that it has lowered them. It is a

@@ -6,8 +6,9 @@
 -- $3 text    the digest of the types that it may take
 -- $4 bigint  how many lanes are counted at most
 --
--- Returns one row: the types of the lanes without concurrency keys, one for each lane, whether tasks with keys wait, and
--- the number of the type set, null if it is not known.
+-- Returns one row: the types of the lanes without concurrency keys, one for each lane, whether tasks with keys wait, the
+-- number of the type set, null if it is not known, and whether there are routes of which it is not known whether they
+-- are of its types.
 SELECT
     ARRAY(
         SELECT r.type
@@ -23,7 +24,8 @@ SELECT
                 ORDER BY t.priority, t.ready_at, t.id LIMIT 1
             )
     ),
-    (SELECT s.id FROM {schema}.type_set AS s WHERE s.digest = $3::text)
+    s.id, s.last_route IS DISTINCT FROM (SELECT max(r.id) FROM {schema}.route AS r)
+FROM (VALUES (0)) AS always (one) LEFT JOIN {schema}.type_set AS s ON s.digest = $3::text
 
 -- name: bounds.know
 -- Store a type set under its digest.
@@ -39,6 +41,35 @@ WITH made AS (
     RETURNING id
 )
 INSERT INTO {schema}.type_set_member (type_set, type) SELECT m.id, u.type FROM made AS m, unnest($3::text[]) AS u (type)
+
+-- name: bounds.find_out
+-- Find out of which routes the types are in a type set, so that claims need not look them up.
+--
+-- $1 bigint  its number
+--
+-- Each route has two bits: whether it was there, and whether its tasks may be taken. One whose number is among them and
+-- that is committed later is not known then. No more than the last 65,536 are looked at.
+--
+-- Returns nothing.
+WITH span AS MATERIALIZED (
+    SELECT greatest(min(r.id), max(r.id) - 65535) AS first, max(r.id) AS last FROM {schema}.route AS r
+),
+packed AS MATERIALIZED (
+    SELECT string_agg(set_byte('\x00', 0, coalesce(b.bits, 0)::int), ''::bytea ORDER BY n.place) AS routes
+    FROM generate_series(0, (SELECT (last - first) / 4 FROM span)) AS n (place)
+    LEFT JOIN (
+        SELECT (r.id - p.first) / 4 AS place, sum((CASE WHEN s.excluding = (m.type IS NULL) THEN 3 ELSE 1 END) << (2 * ((r.id - p.first) % 4))) AS bits
+        FROM span AS p
+        JOIN {schema}.route AS r ON r.id BETWEEN p.first AND p.last
+        JOIN {schema}.type_set AS s ON s.id = $1::bigint
+        LEFT JOIN {schema}.type_set_member AS m ON m.type_set = s.id AND m.type = r.type
+        GROUP BY 1
+    ) AS b ON b.place = n.place
+)
+UPDATE {schema}.type_set AS s
+SET first_route = p.first, last_route = p.last, routes = k.routes
+FROM span AS p, packed AS k
+WHERE s.id = $1::bigint AND s.last_route IS DISTINCT FROM p.last
 
 -- name: bounds.use
 -- Say that a type set is in use: one that was not for a day is forgotten.
@@ -135,11 +166,12 @@ SELECT pg_try_advisory_xact_lock(hashtext('fairlead bounds'), hashtext($1::text)
 -- $3 bigint   the moment
 -- $4 boolean  whether to look from the very beginning
 --
--- Up to {window} tasks of each priority are passed over. The caller has the turn, got by a statement of its own: what
+-- Up to {reach} tasks of each priority are passed over. The caller has the turn, got by a statement of its own: what
 -- this one sees is what is there since.
 --
 -- Returns nothing.
-WITH served AS MATERIALIZED (
+WITH {known},
+served AS MATERIALIZED (
     SELECT
         g.id, greatest(g.settled, $3::bigint) AS settled, b.ready_at AS bounds, b.id AS bound_ids,
         (SELECT w.ready_at FROM {schema}.lowered AS w WHERE w.lane_group = g.id ORDER BY w.ready_at LIMIT 1) AS lowered
@@ -190,9 +222,9 @@ moved AS MATERIALIZED (
             WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
                 AND ($4::boolean OR (t.ready_at, t.id) >= (l.from_ready_at, l.from_id))
             ORDER BY t.ready_at, t.id
-            LIMIT {window}
+            LIMIT {reach}
         ) AS w
-        WHERE $2::bigint = 0 OR (SELECT s.excluding FROM {schema}.type_set AS s WHERE s.id = $2::bigint) = (({member}) IS NULL)
+        WHERE {admitted}
         ORDER BY w.ready_at, w.id
         LIMIT 1
     ) AS f ON true
@@ -203,7 +235,7 @@ moved AS MATERIALIZED (
         WHERE f.ready_at IS NULL AND t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
             AND ($4::boolean OR (t.ready_at, t.id) >= (l.from_ready_at, l.from_id))
         ORDER BY t.ready_at, t.id
-        OFFSET {window} - 1
+        OFFSET {reach} - 1
         LIMIT 1
     ) AS e ON true
 ),
@@ -213,6 +245,6 @@ settled AS (
 INSERT INTO {schema}.bound AS b (lane_group, type_set, ready_at, id)
 SELECT m.lane_group, $2::bigint, array_agg(m.ready_at ORDER BY m.priority), array_agg(m.id ORDER BY m.priority)
 FROM moved AS m
-WHERE $2::bigint = 0 OR EXISTS (SELECT FROM {schema}.type_set AS s WHERE s.id = $2::bigint)
+WHERE EXISTS (SELECT FROM known)
 GROUP BY m.lane_group
 ON CONFLICT (lane_group, type_set) DO UPDATE SET ready_at = excluded.ready_at, id = excluded.id

@@ -15,25 +15,27 @@
 --                those, the ranks before and after each step
 -- $14…$16        for each queue how promoted tasks and others take turns: at which rank, null for all; how many turns
 --                the others have in a row, null where none take turns; and how many they had
--- $17 text[]     the task types it can run, null for any; not for claim.of_groups, nor the next
+-- $17 text[]     the task types it can run, null for any; for claim.of_lanes alone, and so is the next
 -- $18 text[]     task types that are not to be taken
 --
 -- {reach} is how many candidates are looked at: the most tasks to take and some for those that others take meanwhile.
 -- It is written into the text because the planner would guess a parameter to be a tenth of the table.
 --
--- {heads} is claim.of_all, claim.of_routes, claim.of_first or claim.of_groups: where candidates are looked for.
+-- {first} is claim.of_all, claim.of_groups or claim.of_lanes: where the first tasks are looked for.
 -- {candidates} is claim.by_rank, or claim.by_turns where some tasks take turns.
+-- {covered} is claim.covered if the first tasks are of all types and the type set is not; else it is true.
 --
 -- The candidates are read without locks, then locked one by one in order of service, skipping what others hold, until
 -- there are enough. Rows are reached by ctid: a version seen by this statement's snapshot stays where it is.
 --
 -- Returns the number of candidates and the tasks taken, in any order; one row with null columns when none was taken.
 -- Below 0 it says why nothing was looked for: -1, tasks with concurrency keys wait, and claim_limited.py is to choose;
--- -2, some tasks take turns and the candidates are those of claim.by_rank; -3, claim.of_groups did not look far enough;
--- -4, the type set is not there any more; -5, there are other types and the candidates are those of claim.of_all.
+-- -2, some tasks take turns and the candidates are those of claim.by_rank; -3, it was not looked far enough, or there are
+-- other types after all; -4, the type set is not there any more.
 WITH now AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS at
 ),
+{known},
 served AS MATERIALIZED (
     SELECT
         g.*, q.queue, q.line, q.top, q.due, q.passed,
@@ -66,15 +68,32 @@ line AS MATERIALIZED (
     FROM served AS v CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p (priority)
     WHERE NOT v.keyed AND NOT (SELECT found FROM keyed)
 ),
-{heads},
--- The places of the candidates' rows, best first.
+head AS MATERIALIZED (
+    SELECT
+        h.at, l.queue, l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] AS rank,
+        l.ranks[1] AS own_rank, h.ready_at - l.head_start AS mark, h.id, l.top, l.due, l.passed
+    FROM line AS l CROSS JOIN LATERAL ({first}) AS h
+),
+-- The places of the candidates' rows, best first; null where those begin that were not looked at.
 candidate AS MATERIALIZED (
     {candidates}
+),
+-- Those before that, if they are enough.
+near AS MATERIALIZED (
+    SELECT CASE
+        WHEN cardinality(n.places) >= least($6::bigint, cardinality(c.places)) AND EXISTS (SELECT FROM known)
+            AND {covered}
+            THEN n.places
+    END AS places
+    FROM candidate AS c
+    CROSS JOIN LATERAL (
+        SELECT c.places[:coalesce(array_position(c.places, NULL) - 1, {reach})] AS places
+    ) AS n
 ),
 -- One candidate after the other, so that none is locked but those that are taken.
 locked AS MATERIALIZED (
     SELECT k.at
-    FROM unnest((SELECT places FROM candidate)) AS c (at)
+    FROM unnest((SELECT places FROM near)) AS c (at)
     CROSS JOIN LATERAL (
         SELECT t.ctid AS at FROM {schema}.task AS t WHERE t.ctid = c.at AND t.state = 1 FOR UPDATE SKIP LOCKED
     ) AS k
@@ -98,169 +117,130 @@ tallied AS (
 SELECT
     CASE
         WHEN (SELECT found FROM keyed) THEN -1
-        {refusals}
-        ELSE coalesce(cardinality((SELECT places FROM candidate)), -2)
+        WHEN (SELECT places FROM candidate) IS NULL THEN -2
+        WHEN NOT EXISTS (SELECT FROM known) THEN -4
+        ELSE coalesce(cardinality((SELECT places FROM near)), -3)
     END,
     {claimed}
 FROM (VALUES (0)) AS always (one) LEFT JOIN taken AS t ON true
 
 -- name: claim.from
 -- Where the claims of a type set begin in a lane group: at its bound, or before that where a task was made ready. It is
--- a part of claim.best.
+-- a part of claim.best, claim.heads and bounds.move.
 CASE WHEN v.lowered <= v.bounds[p.priority + 1] THEN v.lowered
     ELSE coalesce(v.bounds[p.priority + 1], -9223372036854775808) END AS from_ready_at,
 CASE WHEN v.lowered <= v.bounds[p.priority + 1] THEN '00000000-0000-0000-0000-000000000000'
     ELSE coalesce(v.bound_ids[p.priority + 1], '00000000-0000-0000-0000-000000000000') END AS from_id
 
--- name: claim.of_routes
--- The heads of each lane: for a few lanes. It is a part of claim.best.
-head AS MATERIALIZED (
-    SELECT
-        h.at, l.queue, l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] AS rank,
-        l.ranks[1] AS own_rank, h.ready_at - l.head_start AS mark, h.id, l.top, l.due, l.passed
-    FROM line AS l
-    JOIN {schema}.route AS r ON r.lane_group = l.lane_group
-    CROSS JOIN LATERAL (
-        SELECT t.ctid AS at, t.ready_at, t.id
-        FROM {schema}.task AS t
-        WHERE t.route = r.id AND t.priority = l.priority AND t.state = 1
-            AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
-        ORDER BY t.ready_at, t.id
-        LIMIT {reach}
-    ) AS h
-    WHERE ($17::text[] IS NULL OR r.type = ANY ($17::text[])) AND r.type <> ALL ($18::text[])
-)
-
 -- name: claim.of_all
--- The first tasks of each group, of which the worker may take all types: for a few lanes. It is a part of claim.best.
-covered AS MATERIALIZED (
-    SELECT NOT EXISTS (
-        SELECT FROM served AS v JOIN {schema}.route AS r ON r.lane_group = v.id
-        WHERE NOT v.keyed AND (NOT r.type = ANY (coalesce($17::text[], ARRAY[r.type])) OR r.type = ANY ($18::text[]))
-    ) AS whole
-),
-head AS MATERIALIZED (
-    SELECT
-        h.at, l.queue, l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] AS rank,
-        l.ranks[1] AS own_rank, h.ready_at - l.head_start AS mark, h.id, l.top, l.due, l.passed
-    FROM line AS l
-    CROSS JOIN LATERAL (
-        SELECT t.ctid AS at, t.ready_at, t.id
+-- The first tasks of a lane group and priority, of any type. It is a part of claim.best and claim.heads.
+SELECT t.ctid AS at, t.route, t.ready_at, t.id
+FROM {schema}.task AS t
+WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
+    AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+ORDER BY t.ready_at, t.id
+LIMIT {reach}
+
+-- name: claim.of_groups
+-- The first tasks of a lane group and priority that are of types to be taken; up to {window} tasks are looked at. Where
+-- these end, if they were not enough, is a row without a place. It is a part of claim.best and claim.heads.
+WITH found AS MATERIALIZED (
+    SELECT w.at, w.route, w.ready_at, w.id
+    FROM (
+        SELECT t.ctid AS at, t.route, t.ready_at, t.id
         FROM {schema}.task AS t
         WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
             AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
         ORDER BY t.ready_at, t.id
-        LIMIT {reach}
-    ) AS h
-    WHERE (SELECT whole FROM covered)
+        LIMIT {window}
+    ) AS w
+    WHERE {admitted} {open_route}
+    ORDER BY w.ready_at, w.id
+    LIMIT {reach}
 )
+SELECT f.at, f.route, f.ready_at, f.id FROM found AS f
+UNION ALL
+SELECT e.*
+FROM (
+    SELECT NULL::tid, NULL::int, t.ready_at, t.id
+    FROM {schema}.task AS t
+    WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
+        AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+    ORDER BY t.ready_at, t.id
+    OFFSET {window} - 1
+    LIMIT 1
+) AS e
+WHERE (SELECT count(*) FROM found) < {reach}
 
--- name: claim.of_first
--- The heads of the lanes that begin first, of each queue and priority: for many lanes of which the first tasks of their
--- groups are none that may be taken. It is a part of claim.best.
-first AS MATERIALIZED (
-    SELECT l.*, f.route
-    FROM line AS l
+-- name: claim.of_lanes
+-- The first tasks of the lanes that begin first, of a lane group and priority: for those that may take a few of its
+-- lanes only, or none of its first tasks. Where the next lane begins is a row without a place. It is a part of claim.best
+-- and claim.heads.
+WITH first AS MATERIALIZED (
+    SELECT r.id AS route, c.ready_at, c.id, row_number() OVER (ORDER BY c.ready_at, c.id) AS number
+    FROM {schema}.route AS r
     CROSS JOIN LATERAL (
-        SELECT r.id AS route
-        FROM {schema}.route AS r
-        CROSS JOIN LATERAL (
-            SELECT t.ready_at, t.id
-            FROM {schema}.task AS t
-            WHERE t.route = r.id AND t.priority = l.priority AND t.state = 1
-                AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
-            ORDER BY t.ready_at, t.id
-            LIMIT 1
-        ) AS h
-        WHERE r.lane_group = l.lane_group
-            AND ($17::text[] IS NULL OR r.type = ANY ($17::text[])) AND r.type <> ALL ($18::text[])
-        ORDER BY h.ready_at, h.id
-        LIMIT {reach}
-    ) AS f
-),
-head AS MATERIALIZED (
-    SELECT
-        h.at, l.queue, l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] AS rank,
-        l.ranks[1] AS own_rank, h.ready_at - l.head_start AS mark, h.id, l.top, l.due, l.passed
-    FROM first AS l
-    CROSS JOIN LATERAL (
-        SELECT t.ctid AS at, t.ready_at, t.id
+        SELECT t.ready_at, t.id
         FROM {schema}.task AS t
-        WHERE t.route = l.route AND t.priority = l.priority AND t.state = 1
+        WHERE t.route = r.id AND t.priority = l.priority AND t.state = 1
             AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
         ORDER BY t.ready_at, t.id
-        LIMIT {reach}
-    ) AS h
+        LIMIT 1
+    ) AS c
+    WHERE r.lane_group = l.lane_group
+        AND ({types} IS NULL OR r.type = ANY ({types})) AND r.type <> ALL ({excluded}) {open_type}
+    ORDER BY c.ready_at, c.id
+    LIMIT {reach} + 1
+)
+SELECT n.at, f.route, n.ready_at, n.id
+FROM first AS f
+CROSS JOIN LATERAL (
+    SELECT t.ctid AS at, t.ready_at, t.id
+    FROM {schema}.task AS t
+    WHERE t.route = f.route AND t.priority = l.priority AND t.state = 1 AND (t.ready_at, t.id) >= (f.ready_at, f.id)
+    ORDER BY t.ready_at, t.id
+    LIMIT {reach}
+) AS n
+WHERE f.number <= {reach}
+UNION ALL
+SELECT NULL::tid, NULL::int, f.ready_at, f.id FROM first AS f WHERE f.number > {reach}
+
+-- name: claim.covered
+-- Whether a type set has all types of the lanes. It is a part of claim.best.
+NOT EXISTS (
+    SELECT FROM (
+        SELECT r.id AS route FROM served AS v JOIN {schema}.route AS r ON r.lane_group = v.id WHERE NOT v.keyed
+    ) AS w
+    WHERE NOT ({admitted})
 )
 
--- name: claim.of_groups
--- The first tasks of each group, whatever their types: for many lanes. Those of other types than the worker's are passed
--- over, up to {window} tasks in all. It is a part of claim.best.
+-- name: claim.known
+-- A type set, if it is there: whether it is all types but those in it, and what was found out about routes. It is a part
+-- of claim.best, claim.heads and bounds.move.
 known AS MATERIALIZED (
-    SELECT s.excluding FROM {schema}.type_set AS s WHERE s.id = $8::bigint UNION ALL SELECT true WHERE $8::bigint = 0
-),
-walked AS MATERIALIZED (
-    SELECT l.*, h.*, (SELECT at FROM now) - h.ready_at AS waited
-    FROM line AS l
-    CROSS JOIN LATERAL (
-        SELECT w.at, w.ready_at, w.id
-        FROM (
-            SELECT t.ctid AS at, t.ready_at, t.id, t.route
-            FROM {schema}.task AS t
-            WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
-                AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
-            ORDER BY t.ready_at, t.id
-            LIMIT CASE WHEN $8::bigint = 0 THEN {reach} ELSE {window} END
-        ) AS w
-        WHERE CASE
-            WHEN $8::bigint = 0 THEN true
-            ELSE (SELECT excluding FROM known) = (({member}) IS NULL)
-        END
-        ORDER BY w.ready_at, w.id
-        LIMIT {reach}
-    ) AS h
-),
-far AS MATERIALIZED (
-    SELECT NOT EXISTS (
-        SELECT FROM line AS l
-        WHERE $8::bigint <> 0
-            AND (
-                SELECT count(*) FROM walked AS w WHERE w.lane_group = l.lane_group AND w.priority = l.priority
-            ) < {reach}
-            AND EXISTS (
-                SELECT FROM {schema}.task AS t
-                WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
-                    AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
-                ORDER BY t.ready_at, t.id
-                OFFSET {window} - 1
-                LIMIT 1
-            )
-    ) AS enough
-),
-head AS MATERIALIZED (
-    SELECT
-        w.at, w.queue, w.ranks[1 + width_bucket(w.waited, w.afters)] AS rank, w.ranks[1] AS own_rank,
-        w.ready_at - w.head_start AS mark, w.id, w.top, w.due, w.passed
-    FROM walked AS w
-    WHERE (SELECT enough FROM far) AND EXISTS (SELECT FROM known)
+    SELECT s.excluding, s.first_route, s.last_route, s.routes || ''::bytea AS routes
+    FROM {schema}.type_set AS s
+    WHERE s.id = {type_set}::bigint
+    UNION ALL
+    SELECT true, NULL, NULL, NULL WHERE {type_set}::bigint = 0
 )
 
--- name: claim.member
--- The type of a route, if it is in a type set: looked up, not hashed with all others. It is a part of claim.of_groups,
--- claim.first_of_groups and bounds.move.
-SELECT m.type
-FROM {schema}.type_set_member AS m
-WHERE m.type_set = {type_set}::bigint AND m.type = (SELECT r.type FROM {schema}.route AS r WHERE r.id = w.route)
-LIMIT 1
-
--- name: claim.other_types
--- Why claim.of_all has looked for nothing. It is a part of claim.best.
-WHEN NOT (SELECT whole FROM covered) THEN -5
-
--- name: claim.too_far
--- Why claim.of_groups has looked for nothing. It is a part of claim.best.
-WHEN NOT EXISTS (SELECT FROM known) THEN -4
-WHEN NOT (SELECT enough FROM far) THEN -3
+-- name: claim.admitted
+-- Whether the type of a task may be taken: by what is known of its route, two bits for each, whether it is known and
+-- whether it may; else its type is looked up. It is a part of claim.of_groups, claim.covered and bounds.move.
+CASE
+    WHEN {type_set}::bigint = 0 THEN true
+    WHEN w.route BETWEEN (SELECT first_route FROM known) AND (SELECT last_route FROM known)
+        AND get_bit((SELECT routes FROM known), 2 * (w.route - (SELECT first_route FROM known))) = 1
+        THEN get_bit((SELECT routes FROM known), 2 * (w.route - (SELECT first_route FROM known)) + 1) = 1
+    ELSE (SELECT excluding FROM known) = ((
+        SELECT m.type
+        FROM {schema}.type_set_member AS m
+        WHERE m.type_set = {type_set}::bigint
+            AND m.type = (SELECT r.type FROM {schema}.route AS r WHERE r.id = w.route)
+        LIMIT 1
+    ) IS NULL)
+END
 
 -- name: claim.by_rank
 -- The candidates where no task takes turns with others: a sort; null if some do. It is a part of claim.best.
@@ -268,7 +248,7 @@ SELECT CASE
     WHEN NOT EXISTS (
         SELECT FROM head AS h WHERE h.rank < h.own_rank AND h.due IS NOT NULL AND h.rank = coalesce(h.top, h.rank)
     )
-        THEN ARRAY(SELECT h.at FROM head AS h ORDER BY h.rank, h.mark, h.id LIMIT {reach})
+        THEN ARRAY(SELECT h.at FROM head AS h ORDER BY h.rank, h.mark, h.id, h.at LIMIT {reach})
 END AS places
 
 -- name: claim.by_turns
@@ -295,8 +275,8 @@ SELECT ARRAY(
             FROM (
                 SELECT
                     s.*,
-                    row_number() OVER (ORDER BY s.rank, s.mark, s.id) AS place,
-                    row_number() OVER (PARTITION BY s.queue, s.side ORDER BY s.rank, s.mark, s.id) AS number
+                    row_number() OVER (ORDER BY s.rank, s.mark, s.id, s.at) AS place,
+                    row_number() OVER (PARTITION BY s.queue, s.side ORDER BY s.rank, s.mark, s.id, s.at) AS number
                 FROM (
                     SELECT
                         h.*,
@@ -322,17 +302,18 @@ SELECT ARRAY(
 -- $1 text[]   queues
 -- $2 text[]   the worker's capabilities
 -- $3 bigint   the number of its type set, 0 for all types
--- $4 text[]   queues
--- $5 text[]   for each of them a task type of it that is not to be taken just now
--- $6 text[]   the task types it can run, null for any; not for claim.first_of_groups, nor the next
--- $7 text[]   task types that are not to be taken
+-- $4 boolean  whether types are told
+-- $5 text[]   queues; not for claim.of_all, nor the next
+-- $6 text[]   for each of them a task type of it that is not to be taken just now
+-- $7 text[]   the task types it can run, null for any; for claim.of_lanes alone, and so is the next
+-- $8 text[]   task types that are not to be taken
 --
--- {first} is claim.first_of_routes, claim.first_of_lanes or claim.first_of_groups; {reach} is how many tasks it reads at
--- a time.
+-- {first} is claim.of_all, claim.of_groups or claim.of_lanes; {reach} is how many tasks it reads at a time.
 --
--- Returns the server's clock, queue, what the row is of, priority, type, when the wait began and id, in the order of
--- what they are of and then of the wait. A row without a type says that there are other tasks from there on.
-WITH served AS MATERIALIZED (
+-- Returns the server's clock, queue, lane group, priority, type, when the wait began and id, in the order of lane group
+-- and priority and then of the wait. A row without a type says that there are other tasks from there on.
+WITH {known},
+served AS MATERIALIZED (
     SELECT
         g.id, g.queue, b.ready_at AS bounds, b.id AS bound_ids,
         (SELECT w.ready_at FROM {schema}.lowered AS w WHERE w.lane_group = g.id ORDER BY w.ready_at LIMIT 1) AS lowered
@@ -345,98 +326,28 @@ line AS MATERIALIZED (
     FROM served AS v CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p (priority)
 )
 SELECT
-    (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), f.queue, f.of, f.priority, f.type, f.ready_at,
-    f.id::text
-FROM ({first}) AS f
-ORDER BY f.of, f.priority, f.ready_at, f.id, f.type NULLS LAST
+    (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), l.queue, l.lane_group, l.priority,
+    CASE
+        WHEN h.at IS NULL THEN NULL
+        WHEN $4::boolean THEN (SELECT r.type FROM {schema}.route AS r WHERE r.id = h.route)
+        ELSE ''
+    END,
+    h.ready_at, h.id::text
+FROM line AS l CROSS JOIN LATERAL ({first}) AS h
+ORDER BY l.lane_group, l.priority, h.ready_at, h.id, h.at NULLS LAST
 
--- name: claim.first_of_routes
--- The first tasks of each lane: for a few lanes. It is a part of claim.heads.
-SELECT l.queue, r.id AS of, l.priority, r.type, h.ready_at, h.id
-FROM line AS l
-JOIN {schema}.route AS r ON r.lane_group = l.lane_group
-CROSS JOIN LATERAL (
-    SELECT t.ready_at, t.id
-    FROM {schema}.task AS t
-    WHERE t.route = r.id AND t.priority = l.priority AND t.state = 1
-        AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
-    ORDER BY t.ready_at, t.id
-    LIMIT {reach}
-) AS h
-WHERE ($6::text[] IS NULL OR r.type = ANY ($6::text[])) AND r.type <> ALL ($7::text[])
-    AND (l.queue, r.type) NOT IN (SELECT * FROM unnest($4::text[], $5::text[]))
+-- name: claim.open_route
+-- Whether the limits of its type leave room for a task. It is a part of claim.of_groups within claim.heads.
+AND (
+    cardinality($5::text[]) = 0 OR (
+        SELECT (l.queue, r.type) NOT IN (SELECT * FROM unnest($5::text[], $6::text[]))
+        FROM {schema}.route AS r WHERE r.id = w.route
+    )
+)
 
--- name: claim.first_of_lanes
--- The first tasks of the lanes that begin first, of each queue and priority, and where the next lane begins: for many
--- lanes. It is a part of claim.heads.
-SELECT l.queue, l.lane_group AS of, l.priority, h.type, h.ready_at, h.id
-FROM line AS l
-CROSS JOIN LATERAL (
-    WITH first AS MATERIALIZED (
-        SELECT r.id AS route, r.type, c.ready_at, c.id, row_number() OVER (ORDER BY c.ready_at, c.id) AS place
-        FROM {schema}.route AS r
-        CROSS JOIN LATERAL (
-            SELECT t.ready_at, t.id
-            FROM {schema}.task AS t
-            WHERE t.route = r.id AND t.priority = l.priority AND t.state = 1
-                AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
-            ORDER BY t.ready_at, t.id
-            LIMIT 1
-        ) AS c
-        WHERE r.lane_group = l.lane_group
-            AND ($6::text[] IS NULL OR r.type = ANY ($6::text[])) AND r.type <> ALL ($7::text[])
-            AND (l.queue, r.type) NOT IN (SELECT * FROM unnest($4::text[], $5::text[]))
-        ORDER BY c.ready_at, c.id
-        LIMIT {reach} + 1
-    )
-    SELECT f.type, n.ready_at, n.id
-    FROM first AS f
-    CROSS JOIN LATERAL (
-        SELECT t.ready_at, t.id
-        FROM {schema}.task AS t
-        WHERE t.route = f.route AND t.priority = l.priority AND t.state = 1
-            AND (t.ready_at, t.id) >= (f.ready_at, f.id)
-        ORDER BY t.ready_at, t.id
-        LIMIT {reach}
-    ) AS n
-    WHERE f.place <= {reach}
-    UNION ALL
-    SELECT NULL, f.ready_at, f.id FROM first AS f WHERE f.place > {reach}
-) AS h
-
--- name: claim.first_of_groups
--- The first tasks of each group, whatever their types, and where the others begin that were not looked at: for many
--- lanes. It is a part of claim.heads.
-SELECT l.queue, l.lane_group AS of, l.priority, h.type, h.ready_at, h.id
-FROM line AS l
-CROSS JOIN LATERAL (
-    WITH walked AS MATERIALIZED (
-        SELECT w.*, row_number() OVER (ORDER BY w.ready_at, w.id) AS place
-        FROM (
-            SELECT t.ready_at, t.id, t.route
-            FROM {schema}.task AS t
-            WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
-                AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
-            ORDER BY t.ready_at, t.id
-            LIMIT CASE WHEN $3::bigint = 0 AND cardinality($4::text[]) = 0 THEN {reach} ELSE {window} END
-        ) AS w
-    )
-    SELECT
-        (SELECT r.type FROM {schema}.route AS r WHERE r.id = w.route) AS type, w.ready_at, w.id
-    FROM walked AS w
-    WHERE CASE
-        WHEN $3::bigint = 0 THEN true
-        ELSE (SELECT s.excluding FROM {schema}.type_set AS s WHERE s.id = $3::bigint) = (({member}) IS NULL)
-    END AND (
-        cardinality($4::text[]) = 0 OR (
-            SELECT (l.queue, r.type) NOT IN (SELECT * FROM unnest($4::text[], $5::text[]))
-            FROM {schema}.route AS r WHERE r.id = w.route
-        )
-    )
-    UNION ALL
-    SELECT NULL, w.ready_at, w.id FROM walked AS w
-    WHERE w.place = CASE WHEN $3::bigint = 0 AND cardinality($4::text[]) = 0 THEN {reach} ELSE {window} END
-) AS h
+-- name: claim.open_type
+-- The same of a lane, of claim.of_lanes.
+AND (l.queue, r.type) NOT IN (SELECT * FROM unnest($5::text[], $6::text[]))
 
 -- name: claim.keyed
 -- Whether tasks with concurrency keys wait that a worker may serve.

@@ -113,14 +113,36 @@ ORDER BY r.id, p.priority, h.ready_at, h.id
 --
 -- $1 text[]  queues
 --
--- Returns queue, type and number.
+-- Returns queue, type and number; and, without a queue, how many rows of the tally were read for it.
+WITH running AS MATERIALIZED (
+    SELECT y.route, sum(y.tasks) AS tasks, count(*) AS rows FROM {schema}.tally AS y WHERE y.state = 2 GROUP BY y.route
+)
 SELECT r.queue, r.type, sum(y.tasks)::bigint
-FROM (
-    SELECT y.route, sum(y.tasks) AS tasks FROM {schema}.tally AS y WHERE y.state = 2 GROUP BY y.route HAVING sum(y.tasks) <> 0
-) AS y
-JOIN {schema}.route AS r ON r.id = y.route
-WHERE r.queue = ANY ($1::text[])
+FROM running AS y JOIN {schema}.route AS r ON r.id = y.route
+WHERE y.tasks <> 0 AND r.queue = ANY ($1::text[])
 GROUP BY r.queue, r.type
+UNION ALL
+SELECT NULL, NULL, coalesce(sum(y.rows), 0)::bigint FROM running AS y
+
+-- name: limits.fold
+-- Replace the rows of the tally that tell what runs by their sums, as change.fold_tally does with all rows: there are few
+-- sums, so that this costs what was written since.
+--
+-- $1 text  the schema, as the name of the lock
+--
+-- Returns nothing.
+WITH turn AS MATERIALIZED (
+    SELECT pg_try_advisory_xact_lock(hashtext('fairlead fold'), hashtext($1::text)) AS mine
+),
+gone AS (
+    DELETE FROM {schema}.tally AS y
+    WHERE y.ctid = ANY (ARRAY(
+        SELECT b.ctid FROM {schema}.tally AS b WHERE b.state = 2 AND (SELECT mine FROM turn) LIMIT 20000
+    ))
+    RETURNING y.route, y.priority, y.state, y.tasks
+)
+INSERT INTO {schema}.tally
+SELECT route, priority, state, sum(tasks) FROM gone GROUP BY route, priority, state HAVING sum(tasks) <> 0
 
 -- name: limits.running_keys
 -- How many tasks of some keys are executing. The caller has the queues' turn, so none becomes more.
