@@ -190,7 +190,7 @@ def check(submission: Submission) -> Submission:
     _check_place(submission.type, submission.queue)
     if submission.priority is not None and type(submission.priority) is not Priority:
         check_type("priority", submission.priority, Priority, f"use one of {_PRIORITIES}")
-    if submission.requires is not NO_CAPABILITIES:
+    if submission.requires or type(submission.requires) is not frozenset:
         _check_names("requires", submission.requires, frozenset)
     if submission.tags is not _NO_TAGS:
         _check_names("tags", submission.tags, tuple)

@@ -18,6 +18,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
 
+from msgspec import Struct
+
 from fairlead.core.errors import FairleadError, StoreMismatch, StoreUnavailable
 from fairlead.storage.quarantine import UNDECODABLE
 
@@ -49,22 +51,18 @@ _LOOKS: Final = frozenset(
 """Operations that are given nothing which might not be stored: what they cannot make sense of, the store holds."""
 
 
-class _Deadline:
+class _Deadline(Struct, eq=False):
     """When a call ends. Never, once it is over: tasks that it has started may go on after it."""
 
-    __slots__ = ("asked_before", "end", "rang", "task", "watched")
-
-    task: asyncio.Task[Any]
+    end: float
+    rang: bool = False
+    """Whether the call was cut off."""
+    watched: bool = False
+    """Whether somebody looks in behind it."""
+    task: asyncio.Task[Any] = None  # type: ignore[assignment]
     """The task that makes the call, on an event loop."""
-    asked_before: int
+    asked_before: int = 0
     """How often that was asked to stop before."""
-
-    def __init__(self, end: float) -> None:
-        self.end = end
-        self.rang = False
-        """Whether the call was cut off."""
-        self.watched = False
-        """Whether somebody looks in behind it."""
 
     @property
     def cut_off(self) -> bool:
@@ -158,6 +156,17 @@ def left(longest: float) -> float:
         return longest
     rest = deadline.end - time.monotonic()
     return longest if rest >= longest * (1 - _SLACK) else max(rest, 0.0)
+
+
+def until(longest: float) -> float:
+    """Until when may be waited, on the monotonic clock: the deadline of the call, or so many seconds from now."""
+    deadline = _current.get()
+    return time.monotonic() + longest if deadline is None or deadline.end == math.inf else deadline.end
+
+
+def remaining(deadline: float) -> float:
+    """How many seconds are left until a moment of the monotonic clock; at least 0."""
+    return max(deadline - time.monotonic(), 0.0)
 
 
 @contextlib.contextmanager

@@ -132,12 +132,12 @@ async def test_a_task_that_arrives_after_others_were_removed_is_not_taken_for_fi
     kept, *tasks = some_tasks(5)
     await add_singly(store, kept, *tasks)
     await store.apply([a_removal(task) for task in tasks])
-    late = a_task()
-    await add_singly(store, late)
+    late, later = some_tasks(2)
+    await add_singly(store, late, later)
     assert unfiled(path) == 1
-    assert await read(store, late) == late
-    assert ids(await store.claim(a_claim(limit=10))) == ids([kept, late])
-    assert survey(path) == {"executing": 2}
+    assert [await read(store, task) for task in (late, later)] == [late, later]
+    assert ids(await store.claim(a_claim(limit=10))) == ids([kept, late, later])
+    assert survey(path) == {"executing": 3}
 
 
 async def test_a_lane_stays_as_long_as_a_task_has_arrived_in_it(store: SqliteStore, path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.storage.sqlite.file_permissions import bells_of
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.storage.sqlite.wait import Doorbell
 from fairlead.testing.builders import a_task, some_tasks
@@ -109,6 +110,22 @@ async def test_a_submit_wakes_one_of_several_threads(path: Path) -> None:
         bell.ring({"default": 1})
         assert sum(seconds >= _SHORT for seconds in waits) == 5
     bell.close()
+
+
+async def test_the_first_waiter_of_a_file_in_long_use_is_woken(path: Path) -> None:
+    """Who has found that nobody has ever waited looks again when somebody may."""
+    submitter = SqliteStore(path)
+    while submitter._bell._silent is None:
+        await add(submitter, a_task())
+    waiting = SqliteStore(path)
+    waiter = asyncio.create_task(waiting.wait(_QUEUES, _LONG))
+    await until(lambda: bells_of(path).exists())
+    start = time.monotonic()
+    while not waiter.done() and time.monotonic() - start < _LONG / 2:
+        await add(submitter, a_task())
+    assert waiter.done()
+    for store in (submitter, waiting):
+        await store.close()
 
 
 async def test_a_submit_of_many_wakes_as_many(store: SqliteStore) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fairlead.core.errors import StoreUnavailable
+from fairlead.storage.sqlite.database import Connection
 from fairlead.storage.sqlite.store import SqliteStore
 from fairlead.testing.builders import NOW, a_claim, a_task
 from fairlead.testing.steps import add
@@ -32,17 +34,48 @@ def replace(path: Path) -> None:
     path.write_bytes(b"")
 
 
+def move_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+
+
+def replace_with_the_time_of_the_folder_kept(path: Path) -> None:
+    """As a program that restores backups does."""
+    before = path.parent.stat()
+    replace(path)
+    os.utime(path.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+async def settle_folder(store: SqliteStore) -> None:
+    """Use a store until its folder has not changed for long enough that a look at that is all there is."""
+    runners = (store._writer, store._reader)
+    connections: list[Connection] = [runner._connection for runner in runners]  # type: ignore[attr-defined]
+    while any(connection.folder_state is None for connection in connections):
+        await add(store, a_task())
+        await store.scan("readiness")
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["at once", "later"])
 @pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
 @pytest.mark.parametrize(
     ("lose", "said"),
-    [(delete, "was deleted"), (replace, "was replaced"), (delete_log, "was deleted"), (replace_log, "was replaced")],
+    [
+        (delete, "was deleted"),
+        (replace, "was replaced"),
+        (delete_log, "was deleted"),
+        (replace_log, "was replaced"),
+        (move_folder, "was deleted"),
+        (replace_with_the_time_of_the_folder_kept, "was replaced"),
+    ],
 )
 async def test_nothing_is_acknowledged_into_the_void(
-    tmp_path: Path, blocking: bool, lose: Callable[[Path], None], said: str
+    tmp_path: Path, blocking: bool, lose: Callable[[Path], None], said: str, settled: bool
 ) -> None:
-    path = tmp_path / "tasks.db"
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / "folder" / "tasks.db"
     store = SqliteStore(path, blocking=blocking)
     await add(store, a_task())
+    if settled:
+        await settle_folder(store)
     lose(path)
     operations = (
         store.add([a_task()], now=NOW, bounds={}),

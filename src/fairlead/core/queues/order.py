@@ -14,6 +14,7 @@ forward.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -274,27 +275,32 @@ class Promote(Struct, frozen=True, kw_only=True, tag_field="policy", tag="promot
 
     def tables(self, limit: int, draw: Draw) -> tuple[Table, ...]:
         del limit, draw
-        critical = Line(Priority.CRITICAL)
-        high = Line(Priority.HIGH, 0, (Step(self.high, Priority.CRITICAL),))
-        medium = Line(
-            Priority.MEDIUM,
-            0,
-            (Step(self.medium, Priority.HIGH), Step(self.medium + self.high, Priority.CRITICAL)),
-        )
-        low = Line(
-            Priority.LOW,
-            0,
-            (
-                Step(self.low, Priority.MEDIUM),
-                Step(self.low + self.medium, Priority.HIGH),
-                Step(self.low + self.medium + self.high, Priority.CRITICAL),
-            ),
-        )
-        return ((critical, high, medium, low),)
+        return _promoting(self.low, self.medium, self.high)
 
     def bound(self, priority: Priority) -> Span:
         """After this wait a task of this priority has its turns among the most urgent."""
         return sum((self.high, self.medium, self.low)[:priority])
+
+
+@functools.lru_cache(maxsize=64)
+def _promoting(low: Span, medium: Span, high: Span) -> tuple[Table, ...]:
+    """The tables of `Promote`: each claim asks for them."""
+    return (
+        (
+            Line(Priority.CRITICAL),
+            Line(Priority.HIGH, 0, (Step(high, Priority.CRITICAL),)),
+            Line(Priority.MEDIUM, 0, (Step(medium, Priority.HIGH), Step(medium + high, Priority.CRITICAL))),
+            Line(
+                Priority.LOW,
+                0,
+                (
+                    Step(low, Priority.MEDIUM),
+                    Step(low + medium, Priority.HIGH),
+                    Step(low + medium + high, Priority.CRITICAL),
+                ),
+            ),
+        ),
+    )
 
 
 class Strict(Struct, frozen=True, kw_only=True, tag_field="policy", tag="strict"):

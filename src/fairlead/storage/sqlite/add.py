@@ -6,19 +6,17 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import QUEUED, After, State, Task
 from fairlead.storage.sqlite import arrivals, concurrency_keys
-from fairlead.storage.sqlite.arrivals import pack
+from fairlead.storage.sqlite.arrivals import ADDED, pack
 from fairlead.storage.sqlite.change import standings, status_row
 from fairlead.storage.sqlite.lanes import LaneChanges, counts_of
 from fairlead.storage.sqlite.statements import statement, write_rows
 from fairlead.storage.steps import counted, host_time
 from fairlead.storage.values import (
-    Added,
     Full,
     KeyHeld,
     Known,
@@ -26,23 +24,16 @@ from fairlead.storage.values import (
     Receipt,
 )
 
-_ADDED: Final = Added()
-
 
 def add(
     connection: sqlite3.Connection, tasks: Sequence[Task], now: Instant | None, bounds: Mapping[str, int]
 ) -> tuple[list[Receipt], dict[str, int]]:
     """The receipts, and how many tasks of each queue became ready."""
-    if arrivals.may_arrive(tasks, bounds) and arrivals.arrive(connection, tasks[0]):
-        return [_ADDED], {tasks[0].spec.queue: 1}
+    if arrivals.may_arrive(tasks, bounds) and (arrived := arrivals.arrive(connection, tasks[0])) is not None:
+        return arrived
     entry = _Entry(connection, tasks, host_time() if now is None else now, bounds)
     receipts = [entry.admit(task) for task in tasks]
     return receipts, entry.write()
-
-
-def add_alone(connection: sqlite3.Connection, task: Task) -> tuple[list[Receipt], dict[str, int]] | None:
-    """`add`, of a task that may arrive, by a single statement; None if it takes more than that."""
-    return ([_ADDED], {task.spec.queue: 1}) if arrivals.arrive(connection, task) else None
 
 
 class _Entry:
@@ -104,7 +95,7 @@ class _Entry:
             concurrency_keys.enter(self._connection, spec.queue, lane, spec.concurrency_key, status, spec.id, number)
         if named:
             self._dependents += [(parent, spec.id) for parent, state in named.items() if not state.ended]
-        return _ADDED
+        return ADDED
 
     def write(self) -> dict[str, int]:
         """Store those who may come in; how many tasks of each queue became ready."""
@@ -122,7 +113,7 @@ class _Entry:
     def _come(self) -> None:
         """Take note of what may be the head of its lane: mostly nothing is, and that is seen at a glance."""
         since = [row[3] for row in self._tasks if row[3] is not None]
-        if since and self._lanes_changed.may_lead((min(since), min(row[1] for row in self._tasks))):
+        if since and self._lanes_changed.may_lead((min(since), TaskId(""))):
             for _, task_id, lane, ready_at, key, *_ in self._tasks:
                 if ready_at is not None and key is None:
                     self._lanes_changed.come(lane, (ready_at, task_id))

@@ -15,11 +15,14 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.task import QUEUED, Task
-from fairlead.storage.sqlite.lanes import lane_columns, move_totals
+from fairlead.storage.sqlite.lanes import joined, move_totals
 from fairlead.storage.sqlite.statements import statement
+from fairlead.storage.values import Added, Receipt
 
 UNFILED: Final = 64
 """How many tasks may have arrived without being filed."""
+
+ADDED: Final = Added()
 
 _encode_into: Final = msgspec.msgpack.Encoder().encode_into
 
@@ -45,12 +48,12 @@ def may_arrive(tasks: Sequence[Task], bounds: Mapping[str, int]) -> bool:
     )
 
 
-def arrive(connection: sqlite3.Connection, task: Task) -> bool:
-    """Store a task by one statement; False if its lane is new, its id is taken or it is time to file."""
+def arrive(connection: sqlite3.Connection, task: Task) -> tuple[list[Receipt], dict[str, int]] | None:
+    """Add a task that may arrive, by one statement; None if its lane is new, its id is taken or it is time to file."""
     spec, status = task.spec, task.status
-    queue, kind, requires, priority, _ = lane_columns(task.lane)
-    row = (spec.id, status.ready_at, pack(spec), pack(status), queue, kind, requires, priority, UNFILED)
-    return connection.execute(statement("arrivals.add"), row).rowcount == 1
+    lane = (spec.queue, spec.type, joined(spec.requires), int(status.priority))
+    row = (spec.id, status.ready_at, pack(spec), pack(status), *lane, UNFILED)
+    return ([ADDED], {spec.queue: 1}) if connection.execute(statement("arrivals.add"), row).rowcount == 1 else None
 
 
 def file(connection: sqlite3.Connection) -> int:

@@ -70,7 +70,9 @@ _PAUSE: Final = 0.005
 
 _DESCRIPTORS: Final = "/proc/self/fd"
 _LINKS_HOLD: Final = 1.0
-"""For how long, in seconds, descriptors alone are looked at."""
+"""For how long, in seconds, descriptors and the folder alone are looked at."""
+_TICK: Final = 100_000_000
+"""Nanoseconds within which the system may give two changes of a folder the same time, and much more."""
 _PARTS: Final = 2
 
 _LOCKS: Final = "/proc/locks"
@@ -96,6 +98,9 @@ class Connection(sqlite3.Connection):
     """How many more claims are to take it that there are many lanes, without counting them."""
     links_until: float = 0.0
     """When to look for both at their paths once more, on the monotonic clock."""
+    folder: str
+    folder_state: tuple[int, int, int] | None = None
+    """Which folder it is and when it last changed, if both were there after that; None if it may be changing now."""
 
 
 def connect(path: Path, *, synchronous: str, patience: float = PATIENCE) -> Connection:
@@ -122,6 +127,7 @@ def _connect(path: Path, synchronous: str) -> Connection:
         connection.path = str(path)
         connection.identity = found.st_dev, found.st_ino
         connection.log = f"{path}-wal"
+        connection.folder = str(path.parent)
         connection.execute(_KEEN)
         # Before anything is set: some settings are written into the file, and it may be another program's.
         version = transact(connection, "BEGIN", lambda reading: _version(reading, path))
@@ -203,27 +209,40 @@ def transact(
 def check_file(connection: Connection) -> None:
     """Raise StoreUnavailable if the file or its log is no longer at its path: nobody will find what is written then.
 
-    It costs about two microseconds, and is asked before anything is acknowledged. The kernel tells by the name of an
-    open descriptor that its file was deleted or moved. To look at the files themselves is dearer by far: a file whose
-    times were asked for has them written at its next change, and the next commit has to write those too.
+    This is asked before anything is acknowledged. While nothing in their folder was added, removed or renamed, both are
+    there. Else the kernel tells by the name of an open descriptor that its file was deleted or moved. To look at the
+    files themselves is dearer by far: a file whose times were asked for has them written at its next change, and the
+    next commit has to write those too.
     """
-    links = connection.links
-    if len(links) == _PARTS and time.monotonic() < connection.links_until:
-        try:
-            for link, path in links:
-                if os.readlink(link) != path:  # noqa: PTH115 - half the time of Path.readlink
-                    break
-            else:
-                return
-        except OSError:
-            # Closed, or there is no such folder: the files themselves tell.
-            pass
-    _check_part(connection.path, connection.identity)
-    log = _check_part(connection.log, connection.log_identity)
-    if connection.log_identity is None:
-        connection.log_identity = log
-    connection.links = _links(connection)
-    connection.links_until = time.monotonic() + _LINKS_HOLD
+    folder: tuple[int, int, int] | None
+    try:
+        found = os.stat(connection.folder)  # noqa: PTH116 - half the time of Path.stat, and every call comes by here
+        # Not the time of its contents, which anybody may set.
+        folder = found.st_dev, found.st_ino, found.st_ctime_ns
+    except OSError:
+        folder = None
+    recent = time.monotonic() < connection.links_until
+    if recent and folder == connection.folder_state and folder is not None:
+        return
+    if not (recent and _hold(connection.links)):
+        _check_part(connection.path, connection.identity)
+        log = _check_part(connection.log, connection.log_identity)
+        if connection.log_identity is None:
+            connection.log_identity = log
+        connection.links = _links(connection)
+        connection.links_until = time.monotonic() + _LINKS_HOLD
+    # What changes after this look has a later time, unless the last change is of this moment.
+    settled = folder is not None and time.time_ns() - folder[-1] > _TICK and connection.log_identity is not None
+    connection.folder_state = folder if settled else None
+
+
+def _hold(links: tuple[tuple[str, str], ...]) -> bool:
+    """Whether descriptors of both files still lead to their paths."""
+    try:
+        return len(links) == _PARTS and all(os.readlink(link) == path for link, path in links)  # noqa: PTH115
+    except OSError:
+        # Closed, or there is no such folder: the files themselves tell.
+        return False
 
 
 def _links(connection: Connection) -> tuple[tuple[str, str], ...]:
@@ -247,7 +266,7 @@ def _links(connection: Connection) -> tuple[tuple[str, str], ...]:
 def _check_part(path: str, identity: tuple[int, int] | None) -> tuple[int, int] | None:
     """Which file is at a path; raises StoreUnavailable if there was one, and it is not that."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - half the time of Path.stat, and every write comes by here
+        found = os.stat(path)  # noqa: PTH116 - as above
     except FileNotFoundError:
         if identity is None:
             return None

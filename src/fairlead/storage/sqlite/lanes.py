@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -143,9 +144,14 @@ def counts_of(things: Iterable[Thing]) -> dict[Thing, int]:
 
 def lane_columns(lane: Lane) -> tuple[str, str, str, int, bool]:
     """What a lane is found by."""
-    return lane.queue, lane.type, ",".join(lane.requires), int(lane.priority), lane.keyed
+    return lane.queue, lane.type, joined(lane.requires), int(lane.priority), lane.keyed
 
 
+joined: Final = ",".join
+"""What a lane requires, as its column has it."""
+
+
+@functools.lru_cache(maxsize=1024)
 def lane_of(queue: str, kind: str, requires: str, priority: int, keyed: int) -> Lane:
     """A lane from its columns."""
     return Lane(queue, kind, required_by(requires), Priority(priority), bool(keyed))

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Struct
 
 from fairlead.core.errors import StoreUnavailable
-from fairlead.storage.deadline import left
+from fairlead.storage.deadline import remaining, until
 from fairlead.storage.sqlite.database import (
     PATIENCE,
     Connection,
@@ -68,9 +68,9 @@ class InlineRunner:
 
     async def run(self, operation: Operation[Result], *, alone: Operation[Result | None] | None = None) -> Result:
         _check_process(self._process, self._path)
-        patience = left(self._patience)
-        deadline = time.monotonic() + patience
-        if not self._lock.acquire(timeout=patience):
+        deadline = until(self._patience)
+        # Nearly always it is free, and then nobody need work out how long to wait for it.
+        if not self._lock.acquire(blocking=False) and not self._lock.acquire(timeout=remaining(deadline)):
             raise locked(self._path, self._patience)
         try:
             if self._closed:
@@ -123,7 +123,7 @@ class ThreadRunner:
     async def run(self, operation: Operation[Result], *, alone: Operation[Result | None] | None = None) -> Result:
         _check_process(self._process, self._path)
         loop = asyncio.get_running_loop()
-        call = _Call(operation, loop, loop.create_future(), time.monotonic() + left(self._patience), alone)
+        call = _Call(operation, loop, loop.create_future(), until(self._patience), alone)
         # A call behind the end of the line would never be answered.
         with self._lock:
             if self._closed:

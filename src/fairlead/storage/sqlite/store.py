@@ -24,7 +24,7 @@ from fairlead.storage.lane_search import FEW
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Location, Quarantine, Removal
 from fairlead.storage.sqlite import arrivals, change, concurrency_keys, read, records
 from fairlead.storage.sqlite import feed as feeding
-from fairlead.storage.sqlite.add import add, add_alone
+from fairlead.storage.sqlite.add import add
 from fairlead.storage.sqlite.claim import claim as claim_tasks
 from fairlead.storage.sqlite.database import PATIENCE, Connection, connect, transact, writer_of
 from fairlead.storage.sqlite.file_permissions import privacy
@@ -69,19 +69,20 @@ class SqliteStore:
         self._few = few
         self.budget = Budget(patience, path, blocking=blocking)
         self.quarantine = Quarantine(self, self._set_aside, self._locate)
-        self._bell = Doorbell(path)
         self._writer: Runner = Refuser(path)
         self._writes = may_write(path)
         self._reader: Runner
         if self._writes:
             self._open(path, synchronous, patience)
         else:
+            self._bell = Doorbell(path)
             self._reader = Reader(path, blocking=blocking, synchronous=synchronous, patience=patience)
 
     def _open(self, path: Path, synchronous: str, patience: float) -> None:
         """Connect for reading and writing."""
         write = connect(path, synchronous=synchronous, patience=patience)
         read = connect(path, synchronous=synchronous, patience=patience)
+        self._bell = Doorbell(path, write)
         # A read waits only while another process repairs the file, so there it may be left to SQLite.
         read.execute(f"PRAGMA busy_timeout = {round(patience * 1_000)}")
         if self._blocking:
@@ -98,7 +99,7 @@ class SqliteStore:
         self, tasks: Sequence[Task], *, now: Instant | None = None, bounds: Mapping[str, int]
     ) -> list[Receipt]:
         operation = partial(add, tasks=tasks, now=now, bounds=bounds)
-        alone = partial(add_alone, task=tasks[0]) if arrivals.may_arrive(tasks, bounds) else None
+        alone = partial(arrivals.arrive, task=tasks[0]) if arrivals.may_arrive(tasks, bounds) else None
         receipts, ready = await self._change(operation, alone)
         self._bell.ring(ready)
         return receipts
@@ -203,11 +204,11 @@ class SqliteStore:
             answer: list[Found] = met.answer
             return answer
 
-    async def _write(self, operation: Operation[Result], alone: Operation[Result | None] | None = None) -> Result:
+    async def _write(self, operation: Operation[Result]) -> Result:
         """Run an operation that writes, again without what it met that cannot be decoded."""
         while True:
             try:
-                return await self._writer.run(operation, alone=alone)
+                return await self._writer.run(operation)
             except Damaged as met:
                 await self.quarantine.clear(met.found)
 
@@ -221,12 +222,16 @@ class SqliteStore:
 
         `given` stores what the caller gives where there is nothing else; mostly the operation does.
         """
-        try:
-            return await self._write(operation, alone)
-        except UNDECODABLE as error:
-            if isinstance(error, FairleadError) or _is_callers(given or operation):
-                raise
-            raise self.budget.unsound(error) from error
+        while True:
+            try:
+                try:
+                    return await self._writer.run(operation, alone=alone)
+                except Damaged as met:
+                    await self.quarantine.clear(met.found)
+            except UNDECODABLE as error:
+                if isinstance(error, FairleadError) or _is_callers(given or operation):
+                    raise
+                raise self.budget.unsound(error) from error
 
     async def _set_aside(self, damage: Damage) -> Removal:
         removal, ready = await self._write(partial(change.set_aside, damage=damage))

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
+from fairlead.storage.sqlite.database import Connection
 from fairlead.storage.sqlite.file_permissions import bells_of, create_folder, create_pipe, open_pipe
 
 _RINGS_IN_PIPE: Final = 64
@@ -34,8 +35,12 @@ _LONGEST_POLL: Final = 3_600.0
 class Doorbell:
     """Rings and waits for one store file. Safe for threads."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, connection: Connection | None = None) -> None:
+        """`connection` is the one whose writes are followed by rings."""
         self._folder = str(bells_of(path))
+        self._connection = connection
+        self._silent: tuple[int, int, int] | None = None
+        """The state of the file's folder in which there are no pipes: nobody has ever waited."""
         self._lock = threading.Lock()
         self._ears: dict[str, int] = {}
         self._hands: dict[str, int] = {}
@@ -43,7 +48,13 @@ class Doorbell:
 
     def ring(self, queues: dict[str, int]) -> None:
         """Wake up to so many waiters of each queue."""
+        state = None if self._connection is None else self._connection.folder_state
+        if state is not None and state == self._silent:
+            return
         with self._lock:
+            if state is not None and not self._hands and not os.access(self._folder, os.F_OK):
+                self._silent = state
+                return
             for queue, times in queues.items():
                 hand = self._hand(queue)
                 if hand is None:
