@@ -173,7 +173,10 @@ def test_a_handler_of_the_main_module_can_be_isolated(tmp_path: Path) -> None:
         [sys.executable, "-X", "dev", "-W", "error", str(script)],
         capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
-    assert (ran.stdout, ran.stderr) == ("True failed\n", "")
+    assert ran.stdout == "True failed\n"
+    told, *_, last = ran.stderr.strip().splitlines()
+    assert told.endswith("medium (rejected): Hopeless: of this very module") and " failed after 0 s, attempt 1 " in told
+    assert last == "__fairlead_main__.Hopeless: of this very module"
 
 
 async def test_what_an_isolated_handler_prints_is_seen_and_disturbs_nothing(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ ABOUT: Final = Group.create_ordered("About")
 COMMANDS: Final = {
     "up": (RUNNING, "fairlead.cli.commands.serve:up"),
     "worker": (RUNNING, "fairlead.cli.commands.worker:worker"),
+    "check": (RUNNING, "fairlead.cli.commands.check:check"),
     "serve": (RUNNING, "fairlead.cli.commands.serve:serve"),
     "keys": (RUNNING, "fairlead.cli.commands.keys:keys"),
     "submit": (TASKS, "fairlead.cli.commands.submit:submit"),

@@ -14,7 +14,7 @@ import math
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -25,6 +25,7 @@ from fairlead.core.identity import check_name
 from fairlead.core.instant import LATEST
 from fairlead.core.retry import Reject, derives
 from fairlead.core.validation import bad_setting, check_count, check_flag, shown
+from fairlead.worker.annotations import NoForm, Read, decoder, is_for_pydantic, json_of, reader
 from fairlead.worker.providers import Provider
 from fairlead.worker.resources import NO_RESOURCES, Overrides, Resources, wrapped
 
@@ -155,7 +156,7 @@ class Handlers:
 
 
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_encode: Final = msgspec.json.Encoder().encode
+_Field: TypeAlias = tuple[str, Any] | tuple[str, Any, Any]
 
 
 class Signature:
@@ -169,6 +170,8 @@ class Signature:
             raise InvalidSettings(
                 f"task {shown(function)} has no signature that Python knows; write a def that calls it"
             ) from None
+        self._readers: dict[str, Read] = {}
+        """How the parameters are read that msgspec does not know; complete once `_arguments` is."""
         self.providers: dict[str, Callable[..., Any]] = {}
         """What fills parameters that are no arguments of the task, by their names."""
         for parameter in self._signature.parameters.values():
@@ -189,14 +192,16 @@ class Signature:
             # What most calls look like needs no binding, which is slow.
             simple = not kwargs and len(args) in self._counts
             arguments = self._arguments(*args) if simple else self._bound(args, kwargs)
-            parameters = _encode(arguments)
+            parameters = json_of(arguments)
             if (odd := odd_number(arguments, parameters)) is not None:
                 raise ValueError(f"{odd[1]} is not a number that JSON has - at `{odd[0]}`")
             check_text(parameters)
-            if self._rest is None:
+            if self._is_direct:
                 self._decoder.decode(parameters)
             else:
                 self._values(parameters)
+        except InvalidSettings:
+            raise
         except (TypeError, ValueError, RecursionError, OverflowError) as error:
             raise InvalidTask("parameters", f"{self._name}() cannot be called like this: {error}") from None
         return parameters
@@ -213,6 +218,8 @@ class Signature:
         """The keyword arguments in a JSON object; raises InvalidTask, with the path, when they do not fit."""
         try:
             return asdict(self._read(parameters)) if self._is_plain else self._values(parameters)
+        except InvalidSettings:
+            raise
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InvalidTask("parameters", f"parameters do not fit {self._name}(): {error}") from None
 
@@ -221,32 +228,36 @@ class Signature:
         for name in self.providers.keys() & set(names):
             raise ValueError(f"{name} is made by {Provider(self.providers[name])} when the task runs; leave it out")
 
-    encode_result: Callable[[Any], bytes] = staticmethod(_encode)
+    encode_result: Callable[[Any], bytes] = staticmethod(json_of)
     """What a handler returned, as JSON; raises TypeError when it has no JSON form."""
 
     def decode_result(self, result: bytes | None) -> Any:
         """What a handler returned, as its annotation says."""
-        return None if result is None else self._result_decoder.decode(result)
+        return None if result is None else self._read_result(result)
 
     def check(self) -> None:
         """Resolve the annotations now; raises InvalidSettings when one cannot be used."""
-        _ = self._decoder, self._rest_decoder, self._result_decoder
+        _ = self._decoder
 
     def _values(self, parameters: bytes) -> dict[str, Any]:
         values = asdict(self._decoder.decode(parameters))
         if self._optional:
             values = {name: value for name, value in values.items() if value is not UNSET}
+        for name, read in self._readers.items():
+            if name in values:
+                values[name] = self._located(name, read, values[name])
         if self._rest is not None:
             further = _decode_raw(parameters)
             self._check_names(further)
-            values |= {name: self._further(name, further[name]) for name in further.keys() - set(self._fields)}
+            unnamed = further.keys() - set(self._fields)
+            values |= {name: self._located(name, self._read_further, further[name]) for name in unnamed}
         return values
 
-    def _further(self, name: str, value: msgspec.Raw) -> Any:
-        """A value for the `**` parameter."""
+    def _located(self, name: str, read: Read, value: msgspec.Raw) -> Any:
+        """A value that is read by itself; raises ValidationError with the path to what is wrong with it."""
         try:
-            return self._rest_decoder.decode(value)
-        except msgspec.ValidationError as error:
+            return read(bytes(value))
+        except ValueError as error:
             complaint, _, path = str(error).partition(" - at `$")
             raise msgspec.ValidationError(f"{complaint} - at `$.{name}{path or '`'}") from None
 
@@ -272,7 +283,13 @@ class Signature:
     @functools.cached_property
     def _is_plain(self) -> bool:
         """Whether every parameter has a name of its own, and none may be left out."""
-        return self._rest is None and not self._optional
+        return self._is_direct and not self._optional
+
+    @functools.cached_property
+    def _is_direct(self) -> bool:
+        """Whether every parameter has a name of its own, and is read along with the others."""
+        _ = self._arguments
+        return self._rest is None and not self._readers
 
     @functools.cached_property
     def _read(self) -> Callable[[bytes], msgspec.Struct]:
@@ -302,35 +319,42 @@ class Signature:
     @functools.cached_property
     def _arguments(self) -> Callable[..., msgspec.Struct]:
         """The arguments as a struct; made by position, where a call that names none of them is possible."""
-        # A parameter that is left out stays unset, so that the function's own default is used, as in any call.
-        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
-            (name, self._hints.get(name, Any))
-            if self._signature.parameters[name].default is inspect.Parameter.empty
-            else (name, self._hints.get(name, Any) | UnsetType, UNSET)
-            for name in self._fields
-        ]
+        # Whatever there is to refuse of the signature is refused at its first use.
+        _ = self._read_further, self._read_result
+        fields = [self._field(name) for name in self._fields]
         named = not self._counts
         return msgspec.defstruct("Arguments", fields, kw_only=named, forbid_unknown_fields=self._rest is None)
 
+    def _field(self, name: str) -> _Field:
+        """A parameter as a field; raises InvalidSettings if its annotation has no JSON form."""
+        annotation = self._hints.get(name, Any)
+        read = self._reader(f"parameter {name}", annotation)
+        if is_for_pydantic(annotation):
+            self._readers[name] = read
+            annotation = msgspec.Raw
+        if self._signature.parameters[name].default is inspect.Parameter.empty:
+            return name, annotation
+        # A parameter that is left out stays unset, so that the function's own default is used, as in any call.
+        return name, annotation | UnsetType, UNSET
+
     @functools.cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any]:
-        return self._usable(self._arguments)
+        return decoder(self._arguments)
 
     @functools.cached_property
-    def _rest_decoder(self) -> msgspec.json.Decoder[Any]:
-        return self._usable(Any if self._rest is None else self._hints.get(self._rest, Any))
+    def _read_further(self) -> Read:
+        annotation = Any if self._rest is None else self._hints.get(self._rest, Any)
+        return self._reader(f"parameter {self._rest}", annotation)
 
     @functools.cached_property
-    def _result_decoder(self) -> msgspec.json.Decoder[Any]:
-        return self._usable(self._hints.get("return", Any))
+    def _read_result(self) -> Read:
+        return self._reader("its result", self._hints.get("return", Any))
 
-    def _usable(self, annotation: Any) -> msgspec.json.Decoder[Any]:
+    def _reader(self, what: str, annotation: Any) -> Read:
         try:
-            return msgspec.json.Decoder(annotation)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidSettings(
-                f"task {self._name}: an annotation has no JSON form: {error}; annotate it with types that JSON can hold"
-            ) from None
+            return reader(annotation)
+        except NoForm as error:
+            raise InvalidSettings(f"task {self._name}: {what}: {error}") from None
 
 
 _decode_raw: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -408,6 +432,8 @@ def _field_names(kind: Any) -> list[str] | None:
         return list(kind.__struct_fields__)
     if is_dataclass(kind):
         return [each.name for each in fields(kind)]
+    if (model := getattr(kind, "__pydantic_fields__", None)) is not None:
+        return list(model)
     # Those of attrs, which is not imported for this.
     declared = getattr(kind, "__attrs_attrs__", None)
     return None if declared is None else [each.name for each in declared]

@@ -231,7 +231,8 @@ class FailureLog:
         if happening not in _WITH_ERROR or not self._logger.isEnabledFor(level):
             return
         error, reported = self._errors.get((task.spec.id, settlement.task.status.attempts), (None, False))
-        at = time.time_ns() // 1_000
+        # By the clock that decided, which is not always that of the host.
+        at = task.status.history[-1].at if task.status.history else time.time_ns() // 1_000
         line = log_line(happening, task, at, iso(at), os.getpid())
         fields = {name: value for name in FIELDS if (value := getattr(line, name)) is not None}
         record = self._logger.logger.makeRecord(
