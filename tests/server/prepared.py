@@ -40,7 +40,8 @@ async def prepare(engine: AdminEngine, path: str, body: Any) -> dict[str, str]:
             operation = await engine.operations.start(
                 NewOperation(action=Action.CANCEL, query=parse_query("state:queued"))
             )
-            if rest == ["resume"]:
+            if rest != ["pause"]:
+                # Else it may have come to its end by the time it is asked for.
                 await engine.operations.pause(operation.id)
             return {"operation_id": operation.id}
         case ["api", "v1", "dlq", "{task_id}", *_]:
@@ -54,7 +55,7 @@ async def prepare(engine: AdminEngine, path: str, body: Any) -> dict[str, str]:
             return {"kind": "schedule", "name": name}
         case ["api", "v1", "task-types", "{task_type}", "circuit", *_]:
             return {"task_type": TASK_TYPE}
-        case ["internal", "workers", "{worker_id}", "progress"]:
+        case ["internal", "workers", "{worker_id}", "progress" | "start"]:
             task = await _claimed(engine)
             body.update(task_id=task.id, lease=seal(task))
             return {"worker_id": "prepared"}
