@@ -6,6 +6,7 @@ import itertools
 from typing import Any, Final
 
 from fairlead.admin.engine import AdminEngine
+from fairlead.admin.keys.service import Keyring
 from fairlead.core.circuit import CircuitSettings
 from fairlead.core.events import Failed
 from fairlead.core.identity import WorkerId
@@ -19,6 +20,7 @@ from fairlead.server.routes.worker_results import seal
 
 SCHEDULE: Final = "nightly"
 TASK_TYPE: Final = "send_email"
+WORKER: Final = WorkerId("prepared")
 
 _numbers: Final = itertools.count()
 
@@ -56,9 +58,12 @@ async def prepare(engine: AdminEngine, path: str, body: Any) -> dict[str, str]:
         case ["api", "v1", "task-types", "{task_type}", "circuit", *_]:
             return {"task_type": TASK_TYPE}
         case ["internal", "workers", "{worker_id}", "progress" | "start"]:
+            # A worker belongs to the key that has registered it, which is the one that asks.
+            (key,) = await Keyring(engine).keys()
+            await engine.worker_records.register(WORKER, queues=["prepared"], capacity=1, key=key.id)
             task = await _claimed(engine)
             body.update(task_id=task.id, lease=seal(task))
-            return {"worker_id": "prepared"}
+            return {"worker_id": WORKER}
         case _:
             return {}
 
@@ -67,5 +72,5 @@ async def _claimed(engine: AdminEngine) -> Task:
     """A task of a queue and a type that nobody has paused."""
     name = f"prepared-{next(_numbers)}"
     await engine.submit(Submission(type=name, queue=name, max_retries=0))
-    (task,) = await engine.claim(WorkerId("prepared"), [name], limit=1)
+    (task,) = await engine.claim(WORKER, [name], limit=1)
     return task
