@@ -22,6 +22,7 @@ from fairlead.core.task import Priority, State, Task
 from fairlead.engine import submit
 from fairlead.engine.engine import Submitted
 from fairlead.engine.explain import causes, explainer
+from fairlead.engine.worker_records import KindSlots
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Record
@@ -70,6 +71,27 @@ async def test_the_position_is_that_of_the_claim(any_store: Store, order: Policy
         told[line.position] = task_id
     claimed = await bench.claim(40, capabilities=["gpu"])
     assert [told[position] for position in range(1, 41)] == [task.id for task in claimed]
+
+
+async def test_only_what_competes_for_slots_of_its_kind_is_ahead(bench: Bench) -> None:
+    """A worker claims for each kind of handler apart, so a place and the free slots are those of the kind."""
+    kinds = [
+        KindSlots(kind="async", capacity=100, running=3, types=("fetch", "send")),
+        KindSlots(kind="thread", capacity=2, running=2, types=("resize",)),
+    ]
+    await join(bench, types=["fetch", "send", "resize"], capacity=102, slots=kinds)
+    await bench.engine.worker_records.beat(ONE, running=5, by_kind={"async": 3, "thread": 2})
+    others = [await bench.submit(type=each) for each in ("fetch", "send", "fetch")]
+    first, second = [await bench.submit(type="resize") for _ in range(2)]
+    last = await bench.submit(type="send")
+    told = {task.id: await bench.engine.explain(task.id) for task in (*others, first, second, last)}
+    places = {task_id: each.line and (each.line.position, each.line.exact) for task_id, each in told.items()}
+    assert [places[task.id] for task in (first, second, last)] == [(1, True), (2, True), (4, True)]
+    free = [each.forecast and each.forecast.free_slots for each in (told[first.id], told[last.id])]
+    assert free == [2, 100], "nothing of theirs executes, by the store"
+    claimed = [await bench.claim(9, types=each.types) for each in kinds]
+    assert [task.id for task in claimed[0]] == [*(task.id for task in others), last.id]
+    assert [task.id for task in claimed[1]] == [first.id, second.id]
 
 
 async def test_only_what_a_claim_would_take_now_is_ahead(bench: Bench) -> None:

@@ -52,6 +52,21 @@ def names_of(workers: Sequence[WorkerRecord]) -> list[WorkerId]:
     return [worker.id for worker in workers if worker.id != HIDDEN]
 
 
+def of_kind(workers: Sequence[WorkerRecord], task_type: str) -> list[WorkerRecord]:
+    """The workers with no more than the slots, and the types, of the kind of handler that runs a task type.
+
+    Kinds claim apart and do not compete: what waits for another kind's slots is not ahead of a task.
+    """
+    return [_of_kind(worker, task_type) for worker in workers]
+
+
+def _of_kind(worker: WorkerRecord, task_type: str) -> WorkerRecord:
+    kind = next((each for each in worker.slots if task_type in each.types), None)
+    if kind is None:
+        return worker
+    return replace(worker, types=kind.types, capacity=kind.capacity, running=kind.running)
+
+
 def able(workers: Sequence[WorkerRecord], lane: Lane) -> list[WorkerRecord]:
     """The live workers that take tasks of a lane."""
     return [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from fairlead.core.explain.attempt_story import recount, retried_after
 from fairlead.core.explain.explanation import Cause, CauseCode, Explanation, Forecast, sweep_is_late
+from fairlead.core.health.unserved import Ability
 from fairlead.core.instant import AT_ONCE, SECOND, Instant, Span, brief
 from fairlead.core.queues.order import treated_as
 from fairlead.core.queues.promotion import steady_table
@@ -18,7 +19,7 @@ from fairlead.engine.changes import TaskChanges
 from fairlead.engine.dependencies import released_at, unended
 from fairlead.engine.explain.causes import SOURCES, Circumstances
 from fairlead.engine.explain.counts import counted
-from fairlead.engine.explain.eligibility import able, can_run, names_of, visible
+from fairlead.engine.explain.eligibility import ability_of, able, can_run, names_of, of_kind, visible
 from fairlead.engine.explain.forecast import lane_places, line_causes, place_of, since_oldest, without_place
 from fairlead.engine.explain.limits_left import limits_left
 from fairlead.engine.explain.sight import Arrivals, Sight
@@ -27,6 +28,8 @@ from fairlead.engine.metrics.throughput import HourRow, Spent, ended_per_second
 from fairlead.engine.worker_records import WorkerRecord, WorkerRecords, WorkerState
 from fairlead.storage.values import LaneTally
 
+_LEAST_LEFT: Final = 0.1
+"""How many of their slots workers have left for others' tasks at least, as a part: rates are of late, and guesses."""
 _NOT_IN_LINE: Final = "it has no place in line before it is due"
 
 
@@ -68,7 +71,7 @@ class Explainer:
     async def _explain_scheduled(self, task: Task, known: Explanation, tenant: str | None) -> Explanation:
         workers = visible(await self._worker_records.workers(), tenant, task.spec.queue)
         holding = await self._holding(task, known.at, workers)
-        takers = able(workers, task.lane)
+        takers = of_kind(able(workers, task.lane), task.spec.type)
         forecast = Forecast(
             workers=len(takers),
             worker_ids=tuple(names_of(takers)[:NAMED]),
@@ -94,7 +97,7 @@ class Explainer:
         task_changes, queue = self._task_changes, task.spec.queue
         everyone = await self._worker_records.workers()
         workers = visible(everyone, tenant, queue)
-        sight = await self._sight(task, known.at, workers)
+        sight = await self._sight(task, known.at, of_kind(workers, task.spec.type))
         if not self._worker_records.speak_here(worker.id for worker in able(everyone, task.lane)):
             sight = replace(sight, passed=None)
         places = lane_places(sight)
@@ -129,6 +132,8 @@ class Explainer:
         types = {each.lane.type for each in lanes if each.lane.queue == queue}
         served = {queue, *(each for worker in takers for each in worker.queues)}
         rows = (await self._worker_records.counted())[1]
+        spent_by_all, rates = await self._spent(served, rows), _arrival_rates(rows, reached, now)
+        mean = spent_by_all.time // spent_by_all.ended if spent_by_all.ended else None
         return Sight(
             task=task,
             now=now,
@@ -140,13 +145,13 @@ class Explainer:
             passed=self._passed(queue),
             limits=await limits_left(task_changes.store, queue_cache.limits.get(queue), task, types, now),
             spent=await self._spent({queue}, rows),
-            spent_by_all=await self._spent(served, rows),
+            spent_by_all=spent_by_all,
             running=_running(tally, workers, takers),
             running_keyed=sum(
                 each.counts.get(State.EXECUTING, 0) for each in tally if each.lane.queue == queue and each.lane.keyed
             ),
-            arrivals=Arrivals(_arrival_rates(rows, reached, now)),
-            parts=_parts(reached, workers, takers),
+            arrivals=Arrivals(rates),
+            parts=_parts(rates, mean, workers, takers),
         )
 
     async def _spent(self, queues: Collection[str], rows: Sequence[HourRow]) -> Spent:
@@ -196,15 +201,28 @@ def _arrival_rates(rows: Sequence[HourRow], lanes: Sequence[LaneTally], now: Ins
 
 
 def _parts(
-    lanes: Sequence[LaneTally], workers: Sequence[WorkerRecord], takers: Sequence[WorkerRecord]
+    rates: Mapping[Lane, float], mean: Span | None, workers: Sequence[WorkerRecord], takers: Sequence[WorkerRecord]
 ) -> dict[Lane, float]:
-    """How much of each lane these workers take, by slots, of those lanes that others take too."""
-    slots = sum(worker.capacity for worker in takers)
+    """How much of each lane these workers take, of those lanes that others take too: by the slots that are left.
+
+    What only some can run keeps their slots busy, and then the others take more of what all can run.
+    """
+    groups: dict[Ability, list[WorkerRecord]] = {}
+    for worker in workers:
+        if worker.takes_tasks:
+            groups.setdefault(ability_of(worker), []).append(worker)
+    able_groups = {lane: [each for each, some in groups.items() if able(some[:1], lane)] for lane in rates}
+    left = {each: float(sum(worker.capacity for worker in some)) for each, some in groups.items()}
+    least = {each: slots * _LEAST_LEFT for each, slots in left.items()}
+    for lane, rate in rates.items():
+        if len(able_groups[lane]) == 1 and mean is not None:
+            left[able_groups[lane][0]] -= rate * mean / SECOND
+    left = {each: max(least[each], slots) for each, slots in left.items()}
+    own = {ability_of(worker) for worker in takers}
     parts: dict[Lane, float] = {}
-    for each in lanes:
-        others = sum(worker.capacity for worker in able(workers, each.lane))
-        if others > slots:
-            parts[each.lane] = slots / others
+    for lane, those in able_groups.items():
+        if not own.issuperset(those):
+            parts[lane] = sum(left[each] for each in those if each in own) / sum(left[each] for each in those)
     return parts
 
 

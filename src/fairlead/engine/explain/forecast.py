@@ -203,6 +203,10 @@ def _is_exact(sight: Sight, told: Told) -> bool:
     turning = any(count for _, parts, _ in told for part, count in parts if part.by_turns)
     if turning and sight.passed is None:
         return False
+    # Kinds of handlers claim apart, but use up the same turns and the same limit.
+    apart = any(len(worker.slots) > 1 for worker in able(sight.workers, sight.task.lane))
+    if apart and (turning or sight.limits.queue.left is not None):
+        return False
     if all(tally.lane.queue == queue for tally in sight.lanes):
         return True
     return not turning and not sight.limited_elsewhere and not _is_shared_elsewhere(sight, told)

@@ -169,18 +169,32 @@ def _comers(sight: Sight, line: Ahead, wanted: Callable[[Lane], bool]) -> list[_
     table = steady_table(sight.policy)
     if table is None:
         return []
-    status = sight.task.status
-    own, turns = table[status.priority], sight.turns
-    turning = own.rank > top_rank(table) == rank_after(own, sight.now - status.ready_at)
     comers: list[_Comers] = []
     for priority, rate in rates.items():
         until = _passes_until(table, sight, priority)
-        if turns is not None and turns.share is not None and turning and table[priority].rank == top_rank(table):
-            most = turns.share.others_before(line.own - line.by_turns, turns.passed) - line.by_turns
-            comers.append(_Comers(priority, rate, None, max(0, most)))
+        if _takes_turns_with(sight, table, priority):
+            comers.append(_Comers(priority, rate, None, _most_by_turns(sight, line)))
         elif until is None or until > 0:
             comers.append(_Comers(priority, rate, until))
     return comers
+
+
+def _takes_turns_with(sight: Sight, table: Table, priority: Priority) -> bool:
+    """Whether a promoted task takes turns with new tasks of a priority."""
+    status, turns = sight.task.status, sight.turns
+    if turns is None or turns.share is None:
+        return False
+    own, other = table[status.priority].rank, table[priority].rank
+    rank = rank_after(table[status.priority], sight.now - status.ready_at)
+    return rank <= other < own and (turns.share.everywhere or rank == other == top_rank(table))
+
+
+def _most_by_turns(sight: Sight, line: Ahead) -> int:
+    """How many more of those that it takes turns with can go before a promoted task, beside those that wait."""
+    turns = sight.turns
+    if turns is None or turns.share is None:
+        return 0
+    return max(0, turns.share.others_before(line.own - line.by_turns, turns.passed) - line.by_turns)
 
 
 def _passes_until(table: Table, sight: Sight, priority: Priority) -> Span | None:
