@@ -133,9 +133,12 @@ class Oracle:
         self._last_start[task.queue, None] = self._last_start[task.queue, task.type] = now
         policy = self.rules[task.queue].policy
         rank = _rank(policy, task, now)
-        if policy == PROMOTE_ALL or (policy == PROMOTE and rank == CRITICAL):
-            before = self._in_a_row.get((process, task.queue), 3)
-            self._in_a_row[process, task.queue] = 0 if rank < task.priority else before + 1
+        before = self._in_a_row.get((process, task.queue), 3)
+        promoted = rank < task.priority
+        if policy == PROMOTE_ALL:
+            self._in_a_row[process, task.queue] = 0 if promoted and before >= 3 else before + 1
+        elif policy == PROMOTE and rank == CRITICAL:
+            self._in_a_row[process, task.queue] = 0 if promoted else before + 1
 
 
 def _rank(policy: str, task: Told, now: int) -> int:
