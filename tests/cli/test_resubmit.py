@@ -51,10 +51,21 @@ def submitted(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_field_of_a_submit_comes_back_in_a_list(folder: Folder, store: tuple[str, ...]) -> None:
-    assert set(FULL) == set(LINE) - {"delay_seconds", "after", "on_failure"}
+    # A fair key is kept where fair keys share the queue.
+    assert set(FULL) == set(LINE) - {"delay_seconds", "after", "on_failure", "fair_key"}
     folder.ok("submit", "--from-file", "-", *store, stdin=json.dumps(FULL))
     (task,) = folder.ok("list", "--json", *store).lines
-    assert submitted(task) == FULL | {"after": [], "on_failure": None}
+    assert submitted(task) == FULL | {"after": [], "on_failure": None, "fair_key": None}
+
+
+def test_a_fair_key_comes_back_too(folder: Folder) -> None:
+    said = folder.run("queues", "set", "default", "--fair", "tenant")
+    if said.code:
+        pytest.skip(said.err)
+    folder.ok("submit", "--from-file", "-", stdin='{"task_type": "echo", "fair_key": "other"}')
+    listed = folder.ok("list", "--json").out
+    folder.ok("submit", "--from-file", "-", stdin=listed)
+    assert [task["fair_key"] for task in folder.ok("list", "--json").lines] == ["other", "other"]
 
 
 def test_a_list_makes_the_same_tasks_elsewhere(folder: Folder, store: tuple[str, ...]) -> None:

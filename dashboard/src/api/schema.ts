@@ -668,6 +668,12 @@ export interface QueueChange {
   key_rate?: string | null;
   /** The tenant that it is bound to: it takes only that tenant's tasks, and must hold no others. */
   tenant?: string | null;
+  /** What its tasks share it by, turn by turn: `tenant`, `type`, `tag:NAME` for what follows `NAME:` in a tag, or `parameter:NAME` for the value of that parameter. */
+  fair?: string | null;
+  /** How many turns a fair key has for each one of a key with weight 1, from 0.01 to 100, of what is submitted from then on; keys not named stay. */
+  weight?: Record<string, number | null> | null;
+  /** The weight of fair keys that are not named; 1 by default. */
+  default_weight?: number | null;
 }
 
 /** Which queue, or which task type, was changed by someone. */
@@ -718,6 +724,12 @@ export interface QueueOwnSettings {
   key_rate: string | null;
   /** The tenant that it is bound to: it takes only that tenant's tasks, and must hold no others. */
   tenant: string | null;
+  /** What its tasks share it by, turn by turn: `tenant`, `type`, `tag:NAME` for what follows `NAME:` in a tag, or `parameter:NAME` for the value of that parameter. */
+  fair: string | null;
+  /** How many turns a fair key has for each one of a key with weight 1, from 0.01 to 100, of what is submitted from then on; keys not named stay. */
+  weight: Record<string, number>;
+  /** The weight of fair keys that are not named; 1 by default. */
+  default_weight: number | null;
 }
 
 /** A queue: whether it is paused, how many tasks it has, and its own settings. */
@@ -1124,6 +1136,8 @@ export interface SubmitRequest {
   expires_seconds?: number | null;
   /** How long it is kept once it has ended. */
   retention?: RetentionSpans | null;
+  /** Whose turns it takes, in a queue that fair keys share; by default what the queue says, such as its tenant. A key that is bound to a tenant cannot choose it. */
+  fair_key?: string | null;
 }
 
 /** What the event `system.metrics` tells every few seconds. */
@@ -1184,6 +1198,10 @@ export interface TaskBrief {
   on_failure: string | null;
   /** After this moment it is not started any more; null if it does not expire, or waits for others. */
   expires_at: string | null;
+  /** Whose turns it takes, in a queue that fair keys share; null if it takes none of its own. */
+  fair_key: string | null;
+  /** Its turn since it was last queued; of its queue and priority, the least is next. */
+  turn: number;
 }
 
 /** How a task stands after it was cancelled. */
@@ -1302,6 +1320,10 @@ export interface TaskListed {
   on_failure: string | null;
   /** After this moment it is not started any more; null if it does not expire, or waits for others. */
   expires_at: string | null;
+  /** Whose turns it takes, in a queue that fair keys share; null if it takes none of its own. */
+  fair_key: string | null;
+  /** Its turn since it was last queued; of its queue and priority, the least is next. */
+  turn: number;
   /** As its submitter wrote them. */
   parameters?: unknown;
   /** The tasks that must have ended before it may run. */
@@ -1363,6 +1385,8 @@ export interface TaskTemplate {
   expires_seconds?: number | null;
   /** How long it is kept once it has ended. */
   retention?: RetentionSpans | null;
+  /** Whose turns its tasks take, in a queue that fair keys share. */
+  fair_key?: string | null;
 }
 
 /** A task with everything. */
@@ -1415,6 +1439,10 @@ export interface TaskWhole {
   on_failure: string | null;
   /** After this moment it is not started any more; null if it does not expire, or waits for others. */
   expires_at: string | null;
+  /** Whose turns it takes, in a queue that fair keys share; null if it takes none of its own. */
+  fair_key: string | null;
+  /** Its turn since it was last queued; of its queue and priority, the least is next. */
+  turn: number;
   /** As its submitter wrote them. */
   parameters: unknown;
   /** As its worker wrote it; null if there is none. */

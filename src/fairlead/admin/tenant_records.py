@@ -9,6 +9,7 @@ from fairlead.core.errors import OperationNotFound, ScheduleExists, ScheduleNotF
 from fairlead.core.instant import Instant, Span
 from fairlead.core.operation import NewOperation, Operation, Preview
 from fairlead.core.schedule import Put, Schedule, ScheduleEntry, late
+from fairlead.core.submission import of_bound
 from fairlead.core.task import Task
 from fairlead.core.tenancy import tenant_named
 from fairlead.engine.dependencies import shown_to
@@ -72,7 +73,7 @@ class TenantSchedules:
     def _owned(self, schedule: Schedule) -> Schedule:
         submission = schedule.submission
         tenant = tenant_named(self._tenant, submission.tenant)
-        return replace(schedule, submission=replace(submission, tenant=tenant))
+        return replace(schedule, submission=of_bound(replace(submission, tenant=tenant), self._tenant))
 
     def _check_own(self, name: str, before: Schedule | None) -> None:
         """Refuse to replace another's schedule, or one that cannot be read and may be another's."""

@@ -83,6 +83,8 @@ class TaskInfo(Struct, Generic[R], frozen=True, kw_only=True):
     """The key under which a second submit gives this task."""
     concurrency_key: str | None
     """Tasks of one queue that share it run one at a time."""
+    fair_key: str | None
+    """Whose turns it takes in a queue that fair keys share."""
     trace_id: str
     """The trace that it belongs to; its own id, if it has none."""
     after: tuple[str, ...]
@@ -123,6 +125,7 @@ def info_of(task: Task, result_of: Callable[[Task], Any]) -> TaskInfo[Any]:
         tenant=spec.tenant,
         idempotency_key=spec.key,
         concurrency_key=spec.concurrency_key,
+        fair_key=spec.fair_key,
         trace_id=spec.trace_id,
         after=() if spec.after is None else spec.after.tasks,
     )

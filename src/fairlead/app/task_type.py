@@ -73,6 +73,8 @@ class Options(TypedDict, total=False):
     trace: str
     concurrency_key: str | Callable[..., str]
     """Tasks of one queue that share it run one at a time; a function makes it of the task's arguments."""
+    fair_key: str
+    """Whose turns it takes in a queue that fair keys share; by default what the queue says, such as its tenant."""
     after: Iterable[TaskHandle[Any] | str]
     """The tasks that must have ended before this one may run: handles or ids."""
     on_failure: Literal["cancel", "run_anyway", "run_only_then"]
@@ -394,6 +396,7 @@ _MEANINGS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "tags": names_of,
     "trace": lambda _, said: text_of(said),
     "concurrency_key": lambda _, said: text_of(said),
+    "fair_key": lambda _, said: text_of(said),
     "after": _ids,
     "on_failure": lambda name, said: member_of(name, said, OnFailure),
     "expires": span_of,

@@ -23,7 +23,9 @@ from fairlead.core.queues.queue import (
     RateText,
     Seconds,
     Setting,
+    SharedBy,
     Text,
+    WeightNumber,
     settings_in,
 )
 from fairlead.core.validation import span_of
@@ -138,9 +140,13 @@ def _option(setting: Setting) -> Any:
             metavar = "NAME"
         case OrderPolicy():
             metavar, help_text = "POLICY", help_text.rstrip(".") + ":" + _ORDERS
-        case ByType(each):
-            value = "N" if isinstance(each, Count) else "RATE"
-            parameter = Parameter(help=f"{help_text} May be given more than once.", metavar=f"TYPE={value}")
+        case SharedBy():
+            metavar = "WHAT"
+        case WeightNumber():
+            metavar = "N"
+        case ByType(each, of):
+            value = "RATE" if isinstance(each, RateText) else "N"
+            parameter = Parameter(help=f"{help_text} May be given more than once.", metavar=f"{of.upper()}={value}")
             return Annotated[tuple[str, ...], parameter]
         case _:
             assert_never(setting.kind)
@@ -150,7 +156,7 @@ def _option(setting: Setting) -> Any:
 def _parsed(kind: Kind, option: str, text: Any) -> Any:
     """What a text means, as `Setting.of` takes it."""
     if isinstance(kind, ByType):
-        return _by_type(option, text, lambda value: _parsed(kind.each, option, value))
+        return _by_type(option, text, kind.of, lambda value: _parsed(kind.each, option, value))
     if text == DEFAULT:
         return None
     match kind:
@@ -158,21 +164,25 @@ def _parsed(kind: Kind, option: str, text: Any) -> Any:
             return _number(option, text, int, "a whole number")
         case Seconds():
             return _number(option, text, float, "a number of seconds")
+        case WeightNumber():
+            return _number(option, text, float, "a number")
         case OrderPolicy():
             return parse_order(text)
-        case PriorityWord() | RateText() | Text() | BackoffPolicy():
+        case PriorityWord() | RateText() | Text() | BackoffPolicy() | SharedBy():
             return text
         case _:
             assert_never(kind)
 
 
-def _by_type(option: str, texts: Iterable[str], parse: Callable[[str], Any]) -> Mapping[str, Any]:
+def _by_type(option: str, texts: Iterable[str], of: str, parse: Callable[[str], Any]) -> Mapping[str, Any]:
     found = {}
     for text in texts:
-        name, separator, value = text.partition("=")
+        # A fair key may have = in it.
+        name, separator, value = text.rpartition("=")
         if not separator:
+            what, example = ("task type", "send=2") if of == "type" else ("fair key", "acme=3")
             raise InvalidSettings(
-                f"--{option} {text!r} names no value; write the task type, = and the value, such as send=2"
+                f"--{option} {text!r} names no value; write the {what}, = and the value, such as {example}"
             )
         found[name] = parse(value)
     return found
@@ -200,8 +210,10 @@ def _text(kind: Kind, value: Any) -> str:
             return describe(value)
         case BackoffPolicy():
             return f"{value.initial / SECOND:g} s × {value.factor:g} up to {value.ceiling / SECOND:g} s"
-        case RateText() | Text():
+        case RateText() | Text() | SharedBy():
             return str(value)
+        case WeightNumber():
+            return f"{value:g}"
         case ByType(each):
             return ", ".join(f"{name} {_text(each, own)}" for name, own in value.items())
         case _:

@@ -193,6 +193,8 @@ def _optional_lines(task: Task) -> Iterator[tuple[str, str]]:
         yield "key", spec.key
     if spec.concurrency_key is not None:
         yield "runs with", spec.concurrency_key
+    if spec.fair_key is not None:
+        yield "takes turns as", spec.fair_key
     if spec.tenant is not None:
         yield "tenant", spec.tenant
     if spec.trace is not None:

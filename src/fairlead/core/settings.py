@@ -187,10 +187,14 @@ class Settings(Struct, frozen=True, kw_only=True):
 def effective(settings: Settings, queue: QueueSettings) -> Settings:
     """The settings as they are for a queue that has these of its own."""
     bound = settings.queue_bound if queue.bound is None else queue.bound
+    order = settings.order if queue.order is None else queue.order
+    if queue.fair is not None and isinstance(order, Promote):
+        # If all who have waited long went first, every old backlog would be served as if nobody took turns.
+        order = replace(order, share="all")
     return replace(
         settings,
         queue_bound=None if bound == UNBOUNDED else bound,
-        order=settings.order if queue.order is None else queue.order,
+        order=order,
         defaults=_defaults(settings.defaults, queue),
     )
 

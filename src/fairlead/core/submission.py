@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from fairlead.core.errors import Forbidden, InvalidTask, PayloadTooLarge
 from fairlead.core.identity import TaskId, check_name, known_name, parse_task_id
 from fairlead.core.instant import LATEST, LONGEST, LONGEST_DELAY, Instant, Span
+from fairlead.core.queues.fairness import FairRule
 from fairlead.core.retry import MOST_RETRIES, Backoff, RetryRules, check_backoff, check_rules, with_rules
 from fairlead.core.settings import Settings
 from fairlead.core.task import (
@@ -85,6 +86,15 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     """How long after it is due it may still be started."""
     retention: OwnRetention | None = None
     """How long it is kept once it has ended, where that differs from the settings."""
+    fair_key: str | None = None
+    """Whose turns it takes in a queue that fair keys share; elsewhere it says nothing."""
+    bound: bool = False
+    """Whether its submitter is bound to its tenant, and so chooses no fair key."""
+
+
+def of_bound(submission: Submission, tenant: str | None) -> Submission:
+    """What a caller submits who is bound to this tenant, or to none."""
+    return submission if tenant is None else replace(submission, bound=True)
 
 
 def belonging(submission: Submission, tenant: str) -> Submission:
@@ -100,8 +110,13 @@ def belonging(submission: Submission, tenant: str) -> Submission:
     return submission
 
 
-def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Settings) -> Task:
-    """The task a submission becomes; raises InvalidTask, naming the field, when it cannot become one."""
+def accept(
+    submission: Submission, task_id: TaskId, now: Instant, settings: Settings, rule: FairRule | None = None
+) -> Task:
+    """The task a submission becomes; raises InvalidTask, naming the field, when it cannot become one.
+
+    `rule` is how the tasks of its queue share it, if they do.
+    """
     check(submission)
     check_parameters(submission.parameters, settings.payload_limit)
     priority = settings.defaults.priority if submission.priority is None else submission.priority
@@ -126,6 +141,10 @@ def accept(submission: Submission, task_id: TaskId, now: Instant, settings: Sett
         trace=submission.trace,
         concurrency_key=submission.concurrency_key,
     )
+    if rule is not None:
+        if submission.bound:
+            rule.check_bound(submission.queue, submission.tenant, submission.fair_key)
+        spec = replace(spec, fair=rule.fair(spec, submission.fair_key))
     if submission.idempotency_key is not None:
         key_until = now + settings.key_retention
         spec = replace(spec, idempotency_key=submission.idempotency_key, key_until=key_until)
@@ -209,6 +228,8 @@ def check(submission: Submission) -> Submission:
         check_text("idempotency_key", submission.idempotency_key)
     if submission.concurrency_key is not None:
         check_text("concurrency_key", submission.concurrency_key)
+    if submission.fair_key is not None:
+        check_text("fair_key", submission.fair_key)
     if submission.tenant is not None:
         check_text("tenant", submission.tenant)
     if submission.trace is not None:

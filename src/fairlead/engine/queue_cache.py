@@ -14,6 +14,7 @@ from fairlead.core.errors import FairleadError, QueueFull, StoreError
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import MINUTE, SECOND, Instant, Span
 from fairlead.core.queues.admission import Tiers, is_listed, refusal_above
+from fairlead.core.queues.fairness import FairRule
 from fairlead.core.queues.limits import Limits
 from fairlead.core.queues.order import Table
 from fairlead.core.queues.queue import QueueSettings
@@ -77,6 +78,8 @@ class QueueCache:
         """The tenants that queues are bound to, by queue; a queue that is not here is anybody's."""
         self.tiers: dict[str, Tiers] = {}
         """From how many waiting tasks on queues take fewer, by queue; a queue that is not here has no tiers."""
+        self.fair: dict[str, FairRule] = {}
+        """How their tasks share queues by fair keys, by queue; in a queue that is not here nobody takes turns."""
         self.looks = 0
         """How often the store was asked."""
 
@@ -134,7 +137,8 @@ class QueueCache:
         if self.tenants and (tenant := self.tenants.get(queue)) is not None:
             submission = belonging(submission, tenant)
         # As `settings_of` says, without the call: this is on the way of every submit.
-        return accept(submission, task_id, now, self._effective.get(queue, self._settings))
+        rule = self.fair.get(queue) if self.fair else None
+        return accept(submission, task_id, now, self._effective.get(queue, self._settings), rule)
 
     def is_foreign(self, task: Task) -> bool:
         """Whether a task's queue is bound to a tenant that is not the task's: it was there a moment too soon."""
@@ -229,6 +233,7 @@ class QueueCache:
         self.paused_workers = frozenset(record.name for record in workers)
         self.limits = {name: limits for name, own in queues if (limits := own.limits) is not None}
         self.tenants = {name: own.tenant for name, own in queues if own.tenant is not None}
+        self.fair = {name: rule for name, own in queues if (rule := own.fair_rule) is not None}
         self.tiers = {name: tiers for name, own in queues if (tiers := own.tiers) is not None}
         self._rung, self._read_at = rung, now
 

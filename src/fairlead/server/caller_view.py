@@ -22,7 +22,7 @@ from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import Instant, Span
 from fairlead.core.queues.order import Table
 from fairlead.core.settings import Settings
-from fairlead.core.submission import Submission, check_holder
+from fairlead.core.submission import Submission, check_holder, of_bound
 from fairlead.core.task import State, Task
 from fairlead.core.tenancy import Role, check_unbound, tenant_named
 from fairlead.engine.queue_ages import AtRisk
@@ -117,6 +117,7 @@ class View:
     async def submit(self, submission: Submission) -> TaskCreated:
         """Store a task; what to tell of it."""
         state, tenant = self._state, self.principal.tenant
+        submission = of_bound(submission, tenant)
         (refusal,) = await self.engine.awaitable([submission])
         if refusal is not None:
             raise refusal

@@ -21,7 +21,7 @@ from starlette.types import Scope
 
 from fairlead.core.errors import AdmissionRefused, FairleadError, Forbidden
 from fairlead.core.identity import traceparent_in
-from fairlead.core.submission import Submission, check_holder
+from fairlead.core.submission import Submission, check_holder, of_bound
 from fairlead.core.tenancy import Role, tenant_named
 from fairlead.engine.runtime import telemetry
 from fairlead.engine.runtime.event_loop import FEW, Turn
@@ -101,6 +101,7 @@ async def _store(
     state: ServerState, submissions: Sequence[Submission], callers: Sequence[Principal], listed: Sequence[int]
 ) -> list[TaskCreated | Refusal]:
     counted = await state.depths.ready()
+    submissions = [of_bound(each, caller.tenant) for each, caller in zip(submissions, callers, strict=True)]
     answers: list[TaskCreated | Refusal] = []
     warnings: dict[tuple[str, str, tuple[str, ...], str | None], Sequence[CauseShown]] = {}
     engine = state.engine

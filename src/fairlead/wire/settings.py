@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fairlead.core.instant import LONGEST, SECOND
+from fairlead.core.queues.fairness import LEAST_WEIGHT, MOST_WEIGHT
 from fairlead.core.queues.order import HeadStart, Policy, Promote, SharedAt, Strict, Weighted
 from fairlead.core.queues.queue import (
     BackoffPolicy,
@@ -20,7 +21,9 @@ from fairlead.core.queues.queue import (
     RateText,
     Seconds,
     Setting,
+    SharedBy,
     Text,
+    WeightNumber,
     settings_in,
 )
 from fairlead.core.validation import TEXT_LIMIT, span_of
@@ -123,6 +126,9 @@ def policy_of(shape: OrderShape) -> Policy:
 
 _MOST: Final = 10**12
 """What a count may be: what JavaScript and others can count."""
+_SHARED_BY: Final = "^(tenant|type|(tag|parameter):.{1,490})$"
+_EACH: Final = {Count: int, RateText: str, WeightNumber: float}
+_Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=TEXT_LIMIT)]
 _RATE: Final = "^(1000000|[1-9][0-9]{0,5})/[smhd]$"
 
 
@@ -190,14 +196,16 @@ def _shown_type(kind: Kind) -> Any:
             return float | None
         case PriorityWord():
             return PriorityName | None
-        case RateText() | Text():
+        case RateText() | Text() | SharedBy():
             return str | None
+        case WeightNumber():
+            return float | None
         case OrderPolicy():
             return OrderShape | None
         case BackoffPolicy():
             return RetryPolicy | None
         case ByType(each):
-            return dict[str, int if isinstance(each, Count) else str]  # type: ignore[misc]
+            return dict[str, _EACH[type(each)]]  # type: ignore[misc]
         case _:
             assert_never(kind)
 
@@ -213,13 +221,17 @@ def _said_type(kind: Kind) -> Any:
         case RateText():
             return Annotated[str, Meta(pattern=_RATE)]
         case Text():
-            return Annotated[str, Meta(min_length=1, max_length=TEXT_LIMIT)]
+            return _Text
+        case SharedBy():
+            return Annotated[str, Meta(pattern=_SHARED_BY)]
+        case WeightNumber():
+            return Annotated[float, Meta(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
         case OrderPolicy():
             return OrderShape
         case BackoffPolicy():
             return RetryPolicy
-        case ByType(each):
-            return dict[Name, _said_type(each) | None]  # type: ignore[misc]
+        case ByType(each, of):
+            return dict[Name if of == "type" else _Text, _said_type(each) | None]  # type: ignore[misc]
         case _:
             assert_never(kind)
 
@@ -241,7 +253,7 @@ def _to_wire(kind: Kind, value: Any) -> Any:
             return retrying.policy_of(value)
         case ByType(each):
             return {task_type: _to_wire(each, own) for task_type, own in value.items()}
-        case Count() | Text():
+        case Count() | Text() | SharedBy() | WeightNumber():
             return value
         case _:
             assert_never(kind)
@@ -256,7 +268,7 @@ def _from_wire(kind: Kind, value: Any) -> Any:
             return policy_of(value)
         case BackoffPolicy():
             return backoff_of(value)
-        case Count() | Seconds() | PriorityWord() | RateText() | Text() | ByType():
+        case Count() | Seconds() | PriorityWord() | RateText() | Text() | SharedBy() | WeightNumber() | ByType():
             return value
         case _:
             assert_never(kind)

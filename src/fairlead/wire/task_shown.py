@@ -15,6 +15,7 @@ from fairlead.core.retry import Backoff, RetryRules
 from fairlead.core.task import (
     Entry,
     Failure,
+    Fair,
     Lease,
     OnFailure,
     OwnRetention,
@@ -189,6 +190,10 @@ class TaskBrief(Struct, kw_only=True):
     none."""
     expires_at: str | None = None
     """After this moment it is not started any more; null if it does not expire, or waits for others."""
+    fair_key: str | None = None
+    """Whose turns it takes, in a queue that fair keys share; null if it takes none of its own."""
+    turn: int = 0
+    """Its turn since it was last queued; of its queue and priority, the least is next."""
 
 
 class TaskListed(TaskBrief, kw_only=True):
@@ -298,6 +303,8 @@ def _fields(task: Task, table: Table, now: Instant) -> dict[str, Any]:
         "unmet": status.unmet,
         "on_failure": None if spec.after is None else spec.after.rule.value,
         "expires_at": None if status.expires_at is None else iso(status.expires_at),
+        "fair_key": spec.fair_key,
+        "turn": status.turn,
     }
 
 
@@ -357,6 +364,7 @@ def task_of(shown: TaskBrief) -> Task:
         after=None if shown.on_failure is None else after_of(tuple(map(TaskId, after)), OnFailure(shown.on_failure)),
         expires=_expires(shown),
         retention=_retention(shown),
+        fair=None if shown.fair_key is None else Fair(shown.fair_key),
     )
     result = b"null" if whole is None else bytes(whole.result)
     status = Status(
@@ -383,6 +391,7 @@ def task_of(shown: TaskBrief) -> Task:
         pending=shown.pending,
         unmet=shown.unmet,
         expires_at=maybe_parse_iso(shown.expires_at),
+        turn=shown.turn,
     )
     return Task(spec, status)
 

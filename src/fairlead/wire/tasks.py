@@ -234,6 +234,9 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How long after it is due it may still be started; after that it is cancelled, with the error `Expired`."""
     retention: RetentionSpans | None = None
     """How long it is kept once it has ended."""
+    fair_key: Text | None = None
+    """Whose turns it takes, in a queue that fair keys share; by default what the queue says, such as its tenant. A key
+    that is bound to a tenant cannot choose it."""
 
 
 class PartialRequest(SubmitRequest, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -318,6 +321,7 @@ def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str |
         on_failure=_CANCEL if request.on_failure == "cancel" else OnFailure(request.on_failure),
         expires=None if request.expires is None else span_of("expires", request.expires),
         retention=None if request.retention is None else retention_of(request.retention),
+        fair_key=request.fair_key,
     )
 
 
@@ -353,6 +357,7 @@ def template_of(submission: Submission) -> dict[str, Any]:
         "concurrency_key": submission.concurrency_key,
         "expires": _seconds(submission.expires),
         "retention": retention_shown(submission.retention),
+        "fair_key": submission.fair_key,
     }
 
 

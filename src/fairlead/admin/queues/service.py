@@ -11,7 +11,7 @@ from typing import Final, TypeVar, Unpack
 import msgspec
 from msgspec.structs import replace
 
-from fairlead.core.errors import BindingRefused, StoreUnavailable
+from fairlead.core.errors import BindingRefused, InvalidSettings, StoreUnavailable
 from fairlead.core.events import Purged
 from fairlead.core.health.quarantine import Fault
 from fairlead.core.identity import TaskId, check_name
@@ -23,7 +23,7 @@ from fairlead.engine.events.types import EventType, QueueData, QueueEvent
 from fairlead.engine.queue_cache import BELL, FORM, KIND, TYPE_KIND
 from fairlead.engine.records import Unread
 from fairlead.engine.search import Searcher, plan
-from fairlead.storage.protocol import Lagging
+from fairlead.storage.protocol import Lagging, Sharing
 from fairlead.storage.values import Filter, Verdict
 
 _PURGE_BATCH: Final = 1_000
@@ -116,7 +116,13 @@ class Queues:
 
     async def change(self, queue: str, **options: Unpack[QueueOptions]) -> QueueSettings:
         """Change some settings of a queue and leave the others; raises InvalidSettings if one makes no sense."""
-        tenant = changed(QueueSettings(), options).tenant
+        said = changed(QueueSettings(), options)
+        tenant = said.tenant
+        if said.fair is not None and not isinstance(self._store, Sharing):
+            raise InvalidSettings(
+                f"queue {queue!r} cannot be shared by {said.fair}: its store gives no turns; leave --fair out, or use "
+                f"another store"
+            )
         if tenant is not None:
             await self._check_unmixed(check_name("queue", queue), tenant)
         return await self._change(queue, lambda own: changed(own, options))

@@ -92,6 +92,8 @@ class TaskTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How long after it is due it may still be started; after that it is cancelled, with the error `Expired`."""
     retention: RetentionSpans | None = None
     """How long it is kept once it has ended."""
+    fair_key: Text | None = None
+    """Whose turns its tasks take, in a queue that fair keys share."""
 
 
 class ScheduleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

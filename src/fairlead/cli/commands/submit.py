@@ -71,6 +71,12 @@ def submit(
     concurrency_key: Annotated[
         str | None, Parameter(help="Tasks of its queue with the same key run one at a time.", metavar="TEXT")
     ] = None,
+    fair_key: Annotated[
+        str | None,
+        Parameter(
+            help="Whose turns it takes in a queue that fair keys share; by default as the queue says.", metavar="TEXT"
+        ),
+    ] = None,
     after: Annotated[
         tuple[str, ...],
         Parameter(help="A task that must have ended first; may be given more than once.", metavar="ID"),
@@ -119,6 +125,7 @@ def submit(
         "requires": words(requires) or None,
         "idempotency_key": idempotency_key,
         "concurrency_key": concurrency_key,
+        "fair_key": fair_key,
         "tags": tuple(name for each in tag for name in words(each)) or None,
         "after": tuple(name for each in after for name in words(each)) or None,
         "on_failure": on_failure,

@@ -18,15 +18,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fairlead.core.errors import InvalidSettings
-from fairlead.core.task import State, Status, Task
-from fairlead.core.validation import shown
+from fairlead.core.errors import Forbidden, InvalidSettings
+from fairlead.core.task import Fair, Spec, State, Status, Task
+from fairlead.core.validation import TEXT_LIMIT, bad_setting, check_text, check_type, is_unicode, shown
 
 STEP: Final = 5_040
 """How far apart turns of weight 1 are: divisible by all whole weights up to 10."""
+TENANT: Final = "tenant"
+_SHARED_BY: Final = "use tenant, type, tag:NAME or parameter:NAME"
 LEAST_WEIGHT: Final = 0.01
 MOST_WEIGHT: Final = 100
 
@@ -43,6 +46,72 @@ class LineTurns(Struct, frozen=True, array_like=True, gc=False):
     def turn_of_others(self) -> int:
         """The turn that the oldest task without a fair key has now."""
         return self.others or self.reached + STEP
+
+
+class FairRule(Struct, frozen=True):
+    """How the tasks of a queue share it: by what, and with which weights."""
+
+    by: str
+    """`tenant`, `type`, `tag:NAME` for what follows `NAME:` in a tag, or `parameter:NAME` for what that one is."""
+    weights: dict[str, float] = {}
+    """By fair key: how many turns it has for each one of a key with weight 1."""
+    weight: float = 1
+    """Of the keys that are not named."""
+
+    def fair(self, spec: Spec, chosen: str | None) -> Fair | None:
+        """Whose turns a task of the queue takes: those of the key that its submitter chose, or that the rule finds."""
+        if spec.concurrency_key is not None:
+            return None
+        key = self._key_of(spec) if chosen is None else chosen
+        return None if key is None else Fair(key, step_of(self.weights.get(key, self.weight)))
+
+    def check_bound(self, queue: str, tenant: str | None, chosen: str | None) -> None:
+        """Refuse a submitter who is bound to a tenant what would let it make up fair keys, one for each task."""
+        if chosen is not None and chosen != tenant:
+            raise Forbidden(
+                "a key that is bound to a tenant chooses no fair key", "leave it out", "fair_key", chosen[:64]
+            )
+        if self.by != TENANT:
+            raise Forbidden(
+                f"queue {queue!r} is shared by {self.by}, which whoever submits can choose, and this key is bound to a "
+                f"tenant",
+                "use a queue that is shared by tenant",
+                "queue",
+                queue[:64],
+            )
+
+    def _key_of(self, spec: Spec) -> str | None:
+        kind, _, name = self.by.partition(":")
+        if kind == TENANT:
+            return spec.tenant
+        if kind == "type":
+            return spec.type
+        if kind == "tag":
+            found = next((tag for tag in spec.tags if tag.startswith(f"{name}:")), None)
+            return None if found is None else found[len(name) + 1 :] or None
+        return _text_of(msgspec.json.decode(spec.parameters).get(name))
+
+
+def check_fair(name: str, value: object) -> str:
+    """What the tasks of a queue share it by."""
+    kind, _, rest = check_type(name, value, str, _SHARED_BY, bad_setting).partition(":")
+    if (kind in (TENANT, "type") and value == kind) or (kind in ("tag", "parameter") and rest):
+        return check_text(name, value, refuse=bad_setting)
+    raise InvalidSettings(f"{name} {shown(value)} is nothing to share a queue by; {_SHARED_BY}")
+
+
+def _text_of(value: object) -> str | None:
+    """A parameter as a fair key; None for what is none, such as an object or an empty text."""
+    if isinstance(value, bool | int | float):
+        return str(value).lower()
+    if not isinstance(value, str) or not value:
+        return None
+    if len(value) <= TEXT_LIMIT and is_unicode(value):
+        return value
+    # Only where somebody sends texts of any length, and then it is to stay small.
+    import hashlib
+
+    return hashlib.blake2b(value.encode(errors="backslashreplace"), digest_size=16).hexdigest()
 
 
 def step_of(weight: float) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeAlias, TypedDict, assert_never, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict, assert_never, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import check_name
 from fairlead.core.instant import LATEST, LONGEST, Span
 from fairlead.core.queues.admission import Tiers, check_tiers
+from fairlead.core.queues.fairness import FairRule, check_fair, check_weight
 from fairlead.core.queues.limits import Limit, Limits, Rate, check_rate
 from fairlead.core.queues.order import Policy, check_policy
 from fairlead.core.retry import MOST_RETRIES, Backoff, check_backoff
@@ -69,13 +70,25 @@ class BackoffPolicy(Struct, frozen=True):
     """How long to wait before a retry."""
 
 
+class SharedBy(Struct, frozen=True):
+    """What the tasks of a queue share it by: `tenant`, `type`, `tag:NAME` or `parameter:NAME`."""
+
+
+class WeightNumber(Struct, frozen=True):
+    """How many turns a fair key has for each one of a key with weight 1."""
+
+
 class ByType(Struct, frozen=True):
     """A value for single task types."""
 
-    each: Count | RateText
+    each: Count | RateText | WeightNumber
+    of: Literal["type", "key"] = "type"
+    """Or for single fair keys."""
 
 
-Kind: TypeAlias = Count | Seconds | PriorityWord | RateText | Text | OrderPolicy | BackoffPolicy | ByType
+Kind: TypeAlias = (
+    Count | Seconds | PriorityWord | RateText | Text | OrderPolicy | BackoffPolicy | SharedBy | WeightNumber | ByType
+)
 
 
 class Setting(Struct, frozen=True):
@@ -124,11 +137,9 @@ def _of(kind: Kind, name: str, said: object) -> object:
             return Priority.parse(said)  # type: ignore[arg-type]
         case RateText():
             return said if type(said) is Rate else Rate.parse(said)  # type: ignore[arg-type]
-        case ByType(each):
-            return {
-                task_type: None if value is None else _of(each, name, value) for task_type, value in _pairs(name, said)
-            }
-        case Count() | Text() | OrderPolicy() | BackoffPolicy():
+        case ByType(each, of):
+            return {key: None if value is None else _of(each, name, value) for key, value in _pairs(name, said, of)}
+        case Count() | Text() | OrderPolicy() | BackoffPolicy() | SharedBy() | WeightNumber():
             return said
         case _:
             assert_never(kind)
@@ -152,16 +163,24 @@ def _check(kind: Kind, name: str, value: object) -> None:
             check_policy(name, value)
         case BackoffPolicy():
             check_backoff(name, value, bad_setting)
-        case ByType(each):
-            for task_type, own in check_type(name, value, dict, "use a dict by task type", bad_setting).items():
-                _check(each, f"{name} of {check_name('task_type', task_type)}", own)
+        case SharedBy():
+            check_fair(name, value)
+        case WeightNumber():
+            check_weight(name, value)
+        case ByType(each, of):
+            for key, own in check_type(name, value, dict, f"use a dict by {_KEYS[of]}", bad_setting).items():
+                known = check_name("task_type", key) if of == "type" else check_text("fair_key", key)
+                _check(each, f"{name} of {known}", own)
         case _:
             assert_never(kind)
 
 
-def _pairs(name: str, said: object) -> Any:
+_KEYS: Final = {"type": "task type", "key": "fair key"}
+
+
+def _pairs(name: str, said: object, of: Literal["type", "key"]) -> Any:
     if not isinstance(said, Mapping):
-        raise InvalidSettings(f"{name} {shown(said)} is not a dict; write one by task type")
+        raise InvalidSettings(f"{name} {shown(said)} is not a dict; write one by {_KEYS[of]}")
     return said.items()
 
 
@@ -261,11 +280,38 @@ class QueueSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
         str | None,
         Setting(Text(), "The tenant that it is bound to: it takes only that tenant's tasks, and must hold no others."),
     ] = None
+    fair: Annotated[
+        str | None,
+        Setting(
+            SharedBy(),
+            "What its tasks share it by, turn by turn: `tenant`, `type`, `tag:NAME` for what follows `NAME:` in a tag, "
+            "or `parameter:NAME` for the value of that parameter.",
+        ),
+    ] = None
+    weight: Annotated[
+        dict[str, float],
+        Setting(
+            ByType(WeightNumber(), "key"),
+            "How many turns a fair key has for each one of a key with weight 1, from 0.01 to 100, of what is submitted "
+            "from then on; keys not named stay.",
+            label="weight",
+        ),
+    ] = {}
+    default_weight: Annotated[
+        float | None, Setting(WeightNumber(), "The weight of fair keys that are not named; 1 by default.")
+    ] = None
 
     def __post_init__(self) -> None:
         check_flag("paused", self.paused, bad_setting)
         check_settings(self)
         check_tiers(self.urgent_above, self.listed_above)
+
+    @property
+    def fair_rule(self) -> FairRule | None:
+        """How its tasks share it; None if they take no turns."""
+        if self.fair is None:
+            return None
+        return FairRule(self.fair, self.weight, 1 if self.default_weight is None else self.default_weight)
 
     @property
     def tiers(self) -> Tiers | None:
@@ -316,6 +362,10 @@ class QueueOptions(TypedDict, total=False):
     key_rate: str | Rate | None
     tenant: str | None
     """Refused while the queue holds tasks of others; None makes it anybody's again."""
+    fair: str | None
+    weight: Mapping[str, float | None] | None
+    """None for a key has that of all, and None for all."""
+    default_weight: float | None
 
 
 def changed(own: QueueSettings, options: QueueOptions) -> QueueSettings:
