@@ -236,8 +236,8 @@ class AsyncListener:
                 if not await self._is_heard(ear):
                     return _DEAF_FOR
                 self._listening = True
-                # What came before went unheard: who began to wait before looks once more.
-                for waiter in self._waiters:
+                # What came before went unheard: one of those who began to wait before looks once more, for any queues.
+                for waiter in {waiter.queues: waiter for waiter in self._waiters}.values():
                     waiter.rung.set()
                 while True:
                     self._ring(await ear.hear())
