@@ -14,7 +14,7 @@ from fairlead.testing.clauses.order import OrderClauses
 from fairlead.testing.contract import SharingContract, StoreContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
-from fairlead.testing.races import Crew, RaceContract, ThreadCrew
+from fairlead.testing.races import Crew, RaceContract, SharingRaceContract, ThreadCrew
 from fairlead.testing.steps import add, ids, opened_memory
 
 
@@ -38,7 +38,7 @@ class TestMemoryByIndex(ClaimingClauses, OrderClauses, RunningLimitClauses, Rate
             yield store
 
 
-class TestMemoryRaces(RaceContract):
+class TestMemoryRaces(RaceContract, SharingRaceContract):
     @pytest.fixture
     def crew(self) -> Crew:
         """Threads that share one store, since it lives in this process only."""

@@ -18,7 +18,7 @@ from fairlead.testing.contract import QuarantineContract, SharingContract, Store
 from fairlead.testing.durability import DurabilityContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
-from fairlead.testing.races import Crew, RaceContract, ThreadCrew
+from fairlead.testing.races import Crew, RaceContract, SharingRaceContract, ThreadCrew
 from fairlead.testing.steps import Opening
 from fairlead.testing.strategies import STEADY
 from fairlead.testing.vandalism import Spoiler
@@ -71,7 +71,7 @@ LEASE_MISTAKES = [
 ]
 
 
-class Contract(StoreContract, QuarantineContract):
+class Contract(StoreContract, SharingContract, QuarantineContract):
     settings = UNSHRUNK
     patience = 0.3
 
@@ -91,6 +91,11 @@ def laws(*contracts: type) -> dict[str, set[str]]:
         for name, law in vars(part).items()
         if name.startswith("test_")
     }
+
+
+EVERY_CONTRACT = (
+    StoreContract, SharingContract, QuarantineContract, RaceContract, SharingRaceContract, DurabilityContract,
+)  # fmt: skip
 
 
 def opening_of(make: Callable[[], Store]) -> Opening:
@@ -193,15 +198,22 @@ def test_a_store_that_claims_in_steps_is_right_as_long_as_no_one_else_runs() -> 
 
 def test_every_clause_is_named_by_a_test() -> None:
     stated = set(re.findall(r"^    ([A-Z]\d)  ", inspect.getdoc(protocol) or "", re.MULTILINE))
-    contracts = (StoreContract, SharingContract, QuarantineContract, RaceContract, DurabilityContract)
+    contracts = (
+        StoreContract,
+        SharingContract,
+        QuarantineContract,
+        RaceContract,
+        SharingRaceContract,
+        DurabilityContract,
+    )
     assert set().union(*laws(*contracts).values()) == stated
 
 
 def test_every_test_names_a_clause() -> None:
-    tests = laws(StoreContract, SharingContract, QuarantineContract, RaceContract, DurabilityContract)
+    tests = laws(*EVERY_CONTRACT)
     assert [name for name, clauses in tests.items() if not clauses] == []
 
 
 def test_every_clause_that_one_process_can_break_has_a_wrong_store() -> None:
     wrong = {store.breaks for store in WRONG_STORES} | {store.breaks for store in WRONG_FILES}
-    assert wrong == set().union(*laws(StoreContract, QuarantineContract).values())
+    assert wrong == set().union(*laws(StoreContract, SharingContract, QuarantineContract).values())

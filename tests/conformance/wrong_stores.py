@@ -17,6 +17,7 @@ from tests.conformance import (
     wrong_holding,
     wrong_limiting,
     wrong_reading,
+    wrong_turns,
     wrong_waiting,
 )
 from tests.conformance.wrong_store import WrongStore
@@ -43,6 +44,7 @@ WRONG_STORES: Final = [
         wrong_reading,
         wrong_feeding,
         wrong_waiting,
+        wrong_turns,
     )
     for store in _stores_of(module)
 ]

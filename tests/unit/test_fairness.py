@@ -76,6 +76,12 @@ class Line:
             self.lines.clear()
         return keys
 
+    def serve_all(self) -> list[str]:
+        """The ids of all that wait in the order in which they would be served; they stay."""
+        return [
+            task.id for task in serve(self.waiting, {"default": self.turns}, NOW, len(self.waiting), dict(self.lines))
+        ]
+
 
 def test_a_key_is_second_behind_any_backlog_of_another() -> None:
     line = Line()
@@ -326,3 +332,37 @@ def test_where_fair_keys_share_a_queue_promoted_tasks_have_turns_at_every_rank()
 def test_a_turn_is_exact_as_a_score_of_redis_for_longer_than_anybody_lives() -> None:
     turns = 2**53 // fairness.STEP
     assert turns / 10_000 * SECOND > 5 * 365 * 24 * HOUR
+
+
+@given(
+    keys=st.lists(st.sampled_from(["A", "B", "C", None]), min_size=1, max_size=30),
+    promoted=st.integers(0, 8),
+    passed=st.integers(0, 3),
+)
+def test_a_task_is_served_at_one_of_its_places(keys: list[str | None], promoted: int, passed: int) -> None:
+    line = Line(Promote(low=10, medium=10, high=10, share="all"), passed)
+    for _ in range(promoted):
+        line.add("old", ready_at=NOW - 12)
+    for key in keys:
+        line.add(key)
+    fair = [task for task in line.waiting if task.spec.fair is not None and task.status.ready_at == NOW]
+    for task in fair:
+        mine, order = (task.status.turn, task.id), line.serve_all()
+        before = [other for other in line.waiting if other.spec.fair and (other.status.turn, other.id) < mine]
+        plain = sum(other.spec.fair is None for other in line.waiting)
+        behind = sum(other.spec.fair_key == "old" and other not in before for other in line.waiting)
+        ahead = len(before) + fairness.others_before(LineTurns(), task.status.turn, plain)
+        least, most = fairness.places(ahead, behind, 3)
+        # Of a task without a key at the same turn the id decides.
+        assert least - promoted <= order.index(task.id) + 1 <= most + 1
+
+
+def test_places_of_promoted_tasks_and_shares_of_keys() -> None:
+    assert fairness.latest_place_by_age(0, 3, 1) == 4
+    assert fairness.latest_place_by_age(2, 3, 4) == 21
+    assert fairness.key_share(3, [1]) == 0.75
+    assert fairness.key_share(1, [1] * 4) == 0.2
+    assert fairness.others_before(LineTurns(), STEP, 9) == 0
+    assert fairness.others_before(LineTurns(), 3 * STEP, 9) == 2
+    assert fairness.others_before(LineTurns(), 30 * STEP, 9) == 9
+    assert fairness.others_before(LineTurns(9 * STEP, 10 * STEP), STEP, 9) == 0

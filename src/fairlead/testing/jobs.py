@@ -13,7 +13,7 @@ from fairlead.core.events import AlarmRang, CancelAsked, CancelConfirmed, Comple
 from fairlead.core.identity import LeaseToken, TaskId, WorkerId
 from fairlead.core.instant import DAY, SECOND, Instant
 from fairlead.core.queues.limits import Limits
-from fairlead.core.task import State, Task
+from fairlead.core.task import Fair, State, Task
 from fairlead.storage.protocol import Store
 from fairlead.storage.values import Added, Change, Claim, KeyHeld, Known, Receipt, Verdict
 from fairlead.testing.builders import (
@@ -50,7 +50,12 @@ class Accepted(Struct, frozen=True):
 
 
 def a_numbered_task(
-    number: int, *, key: str | None = None, queue: str = "default", concurrency_key: str | None = None
+    number: int,
+    *,
+    key: str | None = None,
+    queue: str = "default",
+    concurrency_key: str | None = None,
+    fair: str | None = None,
 ) -> Task:
     """The same task in every process: ready, and with retries enough for any race."""
     spec = a_spec(
@@ -60,6 +65,7 @@ def a_numbered_task(
         max_crashes=10_000,
         key=key,
         concurrency_key=concurrency_key,
+        fair=None if fair is None else Fair(fair),
     )
     return Task(spec, a_status())
 
@@ -96,6 +102,28 @@ async def work_under_limits(store: Store, number: int, count: int) -> list[int]:
             seen.append(used.key.running)
             await store.apply([a_settle(task, Completed())])
     return seen
+
+
+async def add_to_a_line(store: Store, number: int, count: int) -> None:
+    """Add fair tasks of one key, in batches of several sizes."""
+    tasks = [a_numbered_task(number * 1_000 + at, fair="A") for at in range(count)]
+    at = 0
+    while at < count:
+        size = 1 + (at + number) % 4
+        await store.add(tasks[at : at + size], now=NOW, bounds={})
+        at += size
+
+
+async def work_on_a_line(store: Store, number: int, count: int) -> None:
+    """Add fair tasks of several keys, one by one, and work until all are done, handing some back."""
+    left = [a_numbered_task(number * 1_000 + each, fair=f"key {each % 5}") for each in range(count)]
+    deadline = time.monotonic() + PATIENCE
+    while left or await _unfinished(store, deadline):
+        if left:
+            await store.add([left.pop()], now=NOW, bounds={})
+        for task in await store.claim(_claim(number, 3)):
+            back = task.status.attempts == 1 and number_of(task) % 4 == 0
+            await store.apply([a_settle(task, HandedBack() if back else Completed())])
 
 
 async def add_with_keys(store: Store, number: int, keys: int) -> list[tuple[TaskId, Receipt]]:

@@ -33,14 +33,16 @@ from msgspec import Struct
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import AT_ONCE, MINUTE
+from fairlead.core.queues.fairness import STEP, LineTurns
 from fairlead.core.queues.limits import Limit, Limits
-from fairlead.core.task import State, Task
-from fairlead.storage.protocol import Store
-from fairlead.storage.values import Added
+from fairlead.core.task import Priority, State, Task
+from fairlead.storage.protocol import Sharing, Store
+from fairlead.storage.values import Added, LineKeys
 from fairlead.testing.builders import NOW, a_claim, a_dependent, an_id
 from fairlead.testing.jobs import (
     a_numbered_task,
     add_same_ids,
+    add_to_a_line,
     add_up_to_bound,
     add_with_keys,
     claim_until_empty,
@@ -51,6 +53,7 @@ from fairlead.testing.jobs import (
     live,
     sweep_the_same,
     task_id_number,
+    work_on_a_line,
     work_under_limits,
 )
 from fairlead.testing.reference import expected_standing, standing
@@ -174,6 +177,39 @@ class RaceContract:
         """E2."""
         read, *_ = crew.do(feed_and_follow, crew.size, 60)
         assert sorted(read) == sorted(b"%d %d" % (number, at) for number in range(1, crew.size) for at in range(60))
+
+
+class SharingRaceContract:
+    """What holds beside those for a store that gives turns; with the fixtures of `RaceContract`."""
+
+    def test_racing_adds_of_one_key_are_in_order_and_another_key_is_served_soon(self, crew: Crew) -> None:
+        """S1, S2: adds at the same time may give one turn twice, and those of one member are behind one another."""
+        alone(crew, lambda store: add(store, a_numbered_task(999_999, fair="B")))
+        crew.do(add_to_a_line, 20)
+        tasks: list[Task] = alone(crew, contents)
+        own: dict[int, list[int]] = {}
+        for task in tasks:
+            own.setdefault(task_id_number(task.id) // 1_000, []).append(task.status.turn)
+        assert all(turns == sorted(set(turns)) for turns in own.values())
+        assert max(turn for turns in own.values() for turn in turns) <= 20 * crew.size * STEP
+        first = alone(crew, lambda store: store.claim(a_claim(limit=crew.size + 1)))
+        assert "B" in {task.spec.fair_key for task in first}
+        assert_tallied(crew)
+
+    def test_racing_workers_lose_nothing_and_a_line_is_forgotten_with_its_last_task(self, crew: Crew) -> None:
+        """S3, S4, C4: tasks of many keys are added, claimed, handed back and settled at once."""
+        crew.do(work_on_a_line, 30)
+        tasks: list[Task] = alone(crew, contents)
+        assert len(tasks) == 30 * crew.size
+        assert {task.state for task in tasks} == {State.COMPLETED}
+        line: LineKeys = alone(crew, lambda store: _line(store))
+        assert (line.turns, line.keys) == (LineTurns(), 0)
+        assert_tallied(crew)
+
+
+async def _line(store: Store) -> LineKeys:
+    assert isinstance(store, Sharing)
+    return await store.line_keys("default", Priority.MEDIUM, most=9)
 
 
 def alone(crew: Crew, step: Callable[[Store], Coroutine[Any, Any, Result]]) -> Result:

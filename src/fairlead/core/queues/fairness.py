@@ -15,7 +15,7 @@ to there: at weight 1 a line would have to be served a million million times wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -165,6 +165,33 @@ def after_others(line: LineTurns, *, fair_wait: bool) -> LineTurns:
         return line  # As long as nobody takes turns with them, nobody counts theirs.
     reached = max(line.reached, line.turn_of_others)
     return LineTurns(reached, reached + STEP)
+
+
+def others_before(line: LineTurns, turn: int, waiting: int) -> int:
+    """How many of so many tasks without a fair key are served before a task with this turn, if none comes or goes.
+
+    The first of them is at `turn_of_others`, and each is one step behind the one before it. Of one at the same turn the
+    id decides; it is not counted.
+    """
+    return max(0, min(waiting, -(-(turn - line.turn_of_others) // STEP)))
+
+
+def places(ahead: int, promoted_behind: int, due: int) -> tuple[int, int]:
+    """From which to which place a task is served by its turn, with so many before it by priority and turn.
+
+    Of so many promoted tasks behind it each may take a turn of the promoted, which is every one after `due` others.
+    """
+    return ahead + 1, ahead + 1 + min(promoted_behind, ahead // due + 1)
+
+
+def latest_place_by_age(older: int, due: int, claimers: int) -> int:
+    """By which place a promoted task is served, with so many promoted ones that come before it by their age."""
+    return (due + 1) * (older + 1) + due * max(0, claimers - 1)
+
+
+def key_share(weight: float, others: Iterable[float]) -> float:
+    """The part of a line's turns that a key of this weight has beside keys of other weights."""
+    return weight / (weight + sum(others))
 
 
 def next_by_turn(waiting: Sequence[Task], line: LineTurns) -> tuple[Task, LineTurns]:
