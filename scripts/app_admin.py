@@ -35,6 +35,8 @@ from fairlead.admin.queues.api import RemoteQueues
 from fairlead.admin.queues.service import Queues
 from fairlead.admin.schedules.api import RemoteSchedules
 from fairlead.admin.schedules.service import Schedules
+from fairlead.admin.types.api import RemoteTypes
+from fairlead.admin.types.service import Types
 from fairlead.admin.workers.api import RemoteWorkers
 from fairlead.admin.workers.service import Workers
 from fairlead.app import requests
@@ -109,6 +111,12 @@ PARTS: Final = (
         summary="The workers of an app, wherever they run: to look at, to pause and to drain.",
         requests=requests.WorkerRequests,
         service=Service(Workers, RemoteWorkers),
+    ),
+    AppPart(
+        name="types",
+        summary="The task types that workers have published, with the options and the parameters of each.",
+        service=Service(Types, RemoteTypes),
+        hidden=["declare"],
     ),
     AppPart(
         name="quarantine",

@@ -28,7 +28,7 @@ def test_it_tells_of_every_kind_of_problem() -> None:
 
 
 def test_it_tells_the_defaults_of_fields() -> None:
-    assert table(section(PAGE, "SubmitRequest"))["queue"][1] == '`"default"`'
+    assert table(section(PAGE, "SubmitRequest"))["on_failure"][1] == '`"cancel"`'
 
 
 def test_its_lines_are_wrapped() -> None:

@@ -16,10 +16,11 @@ from fairlead.core.instant import MILLISECOND
 from fairlead.core.operation import Action, NewOperation
 from fairlead.core.query.parser import parse_query
 from fairlead.core.schedule import Schedule, ScheduleEntry
-from fairlead.core.submission import Submission
+from fairlead.core.submission import Declaration, Submission
 from fairlead.core.task import Failure, Task
 from fairlead.core.tenancy import Role
 from fairlead.engine.engine import Settlement
+from fairlead.engine.queue_cache import DECLARATION_FORM, DECLARATION_KIND
 from fairlead.engine.scheduler import FORM
 from fairlead.engine.worker_records import WorkerRecord
 from fairlead.server.routes.worker_results import seal
@@ -34,7 +35,9 @@ FRESH: Final = "fresh"
 """The name of a schedule that somebody adds."""
 OWNERS: Final = (ACME, UMBRELLA, NOBODY)
 
-KINDS: Final = ("queue", "type", "circuit", "schedule", "operation", "worker", "drain", "pause", "quarantine")
+KINDS: Final = (
+    "queue", "type", "declaration", "circuit", "schedule", "operation", "worker", "drain", "pause", "quarantine",
+)  # fmt: skip
 """The kinds of records that can be somebody's."""
 
 
@@ -124,6 +127,9 @@ class Town:
         mine = self.things[owner]
         for kind in KINDS:
             for record in await self.engine.store.scan(kind):
+                if kind == DECLARATION_KIND and DECLARATION_FORM.read(record).tenant not in (None, tenant):
+                    # Another's word on a type of this name.
+                    continue
                 if any(name in record.name for name in (owner, mine.operation)) or (
                     record.name == FRESH and FORM.read(record).schedule.submission.tenant == tenant
                 ):
@@ -147,6 +153,7 @@ class Town:
         if tenant is not None:
             await engine.queues.change(queue, tenant=tenant)
         await engine.circuits.set(task_type, CircuitSettings())
+        await engine.types.of(tenant).declare([Declaration(submission=Submission(type=task_type))])
         worker = await self._register(owner, "worker", role)
         dead = await self._taken(owner, worker.id)
         failed = Failed(failure=Failure(type=f"{owner}-error", message=f"{owner} said so"), retriable=False)

@@ -142,6 +142,20 @@ ROWS: Final[dict[str, Row]] = {
     "POST /api/v1/queues/{queue}/purge": everybodys(QUEUE + "/purge", lambda things: {"confirm": things.queue}),
     "POST /api/v1/task-types/{task_type}/pause": everybodys(TYPE + "/pause"),
     "POST /api/v1/task-types/{task_type}/resume": everybodys(TYPE + "/resume"),
+    "GET /api/v1/task-types": public("/api/v1/task-types"),
+    "PUT /api/v1/task-types": Row(
+        about(
+            "/api/v1/task-types",
+            lambda things: {
+                "types": [{"options": {"task_type": things.type, "tenant": things.tenant, "max_retries": 7}}]
+            },
+        ),
+        200,
+        403,
+        200,
+    ),
+    "GET /api/v1/task-types/{task_type}": Row(about(TYPE)),
+    "DELETE /api/v1/task-types/{task_type}": Row(about(TYPE)),
     "GET /api/v1/circuits": everybodys("/api/v1/circuits"),
     "GET /api/v1/task-types/{task_type}/circuit": everybodys(TYPE + "/circuit"),
     "PUT /api/v1/task-types/{task_type}/circuit": everybodys(TYPE + "/circuit", lambda things: {"failure_ratio": 0.9}),

@@ -37,27 +37,38 @@ FULL: Final = Submission(
     on_failure=OnFailure.RUN_ONLY_THEN,
     expires=60_000_000,
     retention=OwnRetention(completed=5_000_000, dead_letter=0),
+    fair_key="user 7",
+    by_name=True,
 )
+INTERNAL: Final = {"bound", "by_name"}
+"""What is said of who submits, and not by them."""
 EMPTY: Final = Submission(type="echo")
+BY_NAME: Final = Submission(type="echo", queue="", by_name=True)
 
 
 def test_the_full_submission_says_something_of_every_field() -> None:
-    assert [field for field in Submission.__struct_fields__ if getattr(FULL, field) == getattr(EMPTY, field)] == []
+    unsaid = {field for field in Submission.__struct_fields__ if getattr(FULL, field) == getattr(EMPTY, field)}
+    assert unsaid <= INTERNAL
 
 
 def test_a_submission_is_the_same_after_a_way_over_http() -> None:
-    for submission in (FULL, EMPTY):
+    for submission in (FULL, BY_NAME):
         body = msgspec.json.encode(request_of(submission))
         assert submission_of(msgspec.json.decode(body, type=SubmitRequest), submission.tenant) == submission
 
 
 def test_a_client_leaves_out_what_is_not_said() -> None:
-    assert msgspec.json.encode(request_of(EMPTY)) == b'{"task_type":"echo","parameters":{}}'
+    assert msgspec.json.encode(request_of(BY_NAME)) == b'{"task_type":"echo","parameters":{}}'
+
+
+def test_a_program_that_has_declared_the_type_says_its_queue() -> None:
+    """Or what another program has published would say it."""
+    assert msgspec.json.encode(request_of(EMPTY)) == b'{"task_type":"echo","parameters":{},"queue":"default"}'
 
 
 def test_the_fields_are_the_same_in_every_form() -> None:
     named = set(SubmitRequest.__struct_fields__)
-    assert named == set(Submission.__struct_fields__) == {"type", "parameters", *Options.__annotations__}
+    assert named == {*Submission.__struct_fields__} - INTERNAL == {"type", "parameters", *Options.__annotations__}
     of_one_task = {"run_at", "delay", "idempotency_key", "after", "on_failure"}
     assert set(TaskTemplate.__struct_fields__) == named - of_one_task
 

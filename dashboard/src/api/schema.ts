@@ -135,6 +135,16 @@ export interface DeadLetterPage {
   total_count: number | null;
 }
 
+/** A task type to publish. */
+export interface DeclaredTaskType {
+  /** What a submit of it says unless it says otherwise; parameters are passed over. */
+  options: SubmitRequest;
+  /** The options that the program makes of a call's arguments, which a submit by name has to say itself. */
+  computed?: string[];
+  /** The JSON schema of its parameters. */
+  parameters_schema?: Record<string, unknown>;
+}
+
 /** A worker leaves. */
 export interface DeregisterRequest {
   /** The tasks that it still holds, if it knows; all tasks that are leased to it are handed back in any case. */
@@ -462,6 +472,53 @@ export interface OperationShown {
   created_at: string;
   started_at: string | null;
   ended_at: string | null;
+}
+
+/** A task to submit, as a client sends it: what is not said is left out, and filled in by the server. */
+export interface PartialRequest {
+  /** The name of what it does: workers have handlers by this name. */
+  task_type: string;
+  /** How urgent it is; by default as its queue says, which is `medium` unless it was changed. `normal` is another word for `medium`, and numbers from 1 (`low`) to 4 (`critical`) are accepted, too. */
+  priority?: "critical" | "high" | "medium" | "low" | "normal" | 1 | 2 | 3 | 4 | null;
+  /** The arguments of its handler; stored and passed on exactly as written, to the digit. */
+  parameters?: Record<string, unknown>;
+  /** What a worker must be able to do to take it. */
+  required_capabilities?: string[];
+  /** How long an attempt may take; at most a year. */
+  timeout_seconds?: number | null;
+  /** How often a failure is tried again. */
+  max_retries?: number | null;
+  /** How many workers it may lose before it is a dead letter. */
+  max_crashes?: number | null;
+  retry_policy?: RetryPolicy | null;
+  /** What to do after particular errors; the first rule that fits an error counts. */
+  retry_rules?: RetryRule[];
+  /** The queue that it waits in; by default as its type's declaration says, or `default`. */
+  queue?: string | null;
+  /** When it is due, with its time zone; a moment in the past means now. Not together with `delay_seconds`. */
+  run_at?: string | null;
+  /** How long until it is due. */
+  delay_seconds?: number | null;
+  /** For deduplication: a second submit with the same key, queue and tenant stores nothing and is answered with the first one's task. */
+  idempotency_key?: string | null;
+  /** On whose behalf it runs; with a key that is bound to a tenant it may be left out, and can be no other. */
+  tenant?: string | null;
+  /** Words to find it by. */
+  tags?: string[];
+  /** The trace that it belongs to: a W3C traceparent, or an id of your own. Without it, the traceparent of the request counts, if there is one in the header of that name. */
+  trace_id?: string | null;
+  /** Tasks of one queue that share it run one at a time, or as many at once as the queue says. */
+  concurrency_key?: string | null;
+  /** The tasks that must have ended before it may run, by id; in a batch also by the position of an earlier one, from 0. At most 10,000. */
+  after?: (string | number)[];
+  /** What becomes of it when one of those ends other than completed: `cancel` it, or `run_anyway`. With `run_only_then` it runs only if one of them does, and is cancelled when all have completed. */
+  on_failure?: "cancel" | "run_anyway" | "run_only_then";
+  /** How long after it is due it may still be started; after that it is cancelled, with the error `Expired`. */
+  expires_seconds?: number | null;
+  /** How long it is kept once it has ended. */
+  retention?: RetentionSpans | null;
+  /** Whose turns it takes, in a queue that fair keys share; by default what the queue says, such as its tenant. A key that is bound to a tenant cannot choose it. */
+  fair_key?: string | null;
 }
 
 /** A worker asks for tasks. */
@@ -1093,7 +1150,7 @@ export interface StrictOrder {
   policy: "strict";
 }
 
-/** A task to submit. What is left out is filled in from the settings of the server. */
+/** A task to submit. What is left out is as workers have published its type, or as the settings of the server. */
 export interface SubmitRequest {
   /** The name of what it does: workers have handlers by this name. May be called `type`, too. */
   task_type: string;
@@ -1112,8 +1169,8 @@ export interface SubmitRequest {
   retry_policy?: RetryPolicy | null;
   /** What to do after particular errors; the first rule that fits an error counts. */
   retry_rules?: RetryRule[];
-  /** The queue that it waits in. */
-  queue?: string;
+  /** The queue that it waits in; by default as its type's declaration says, or `default`. */
+  queue?: string | null;
   /** When it is due, with its time zone; a moment in the past means now. Not together with `delay_seconds`. */
   run_at?: string | null;
   /** How long until it is due. */
@@ -1387,6 +1444,40 @@ export interface TaskTemplate {
   retention?: RetentionSpans | null;
   /** Whose turns its tasks take, in a queue that fair keys share. */
   fair_key?: string | null;
+}
+
+/** The published task types, by name. */
+export interface TaskTypeList {
+  types: TaskTypeShown[];
+}
+
+/** A task type, as a worker has published it last. */
+export interface TaskTypeShown {
+  task_type: string;
+  /** The tenant whose submits it counts for; null for all. */
+  tenant: string | null;
+  /** What a submit of it says unless it says otherwise. */
+  options: PartialRequest;
+  /** The options that its program makes of a call's arguments: a submit by name has to say them itself. */
+  computed: string[];
+  /** The JSON schema of its parameters; an empty object in lists, and where none is known. */
+  parameters_schema: unknown;
+  declared_at: string;
+  /** The worker that has published it. */
+  worker_id: string;
+}
+
+/** The answer to publishing task types. */
+export interface TaskTypesPublished {
+  /** How many were named. */
+  published: number;
+}
+
+/** The task types that a worker has handlers for. */
+export interface TaskTypesRequest {
+  types: DeclaredTaskType[];
+  /** The worker that publishes them. */
+  worker_id?: string;
 }
 
 /** A task with everything. */
@@ -1810,6 +1901,26 @@ export interface Endpoints {
   "POST /api/v1/task-types/{task_type}/resume": {
     request: { path: { task_type: string } };
     answer: TypeNoted;
+  };
+  /** Show a published task type */
+  "GET /api/v1/task-types/{task_type}": {
+    request: { path: { task_type: string } };
+    answer: TaskTypeShown;
+  };
+  /** Remove a published task type */
+  "DELETE /api/v1/task-types/{task_type}": {
+    request: { path: { task_type: string } };
+    answer: TaskTypeShown;
+  };
+  /** List the published task types */
+  "GET /api/v1/task-types": {
+    request: Record<string, never>;
+    answer: TaskTypeList;
+  };
+  /** Publish task types */
+  "PUT /api/v1/task-types": {
+    request: { body: TaskTypesRequest };
+    answer: TaskTypesPublished;
   };
   /** Show a circuit */
   "GET /api/v1/task-types/{task_type}/circuit": {

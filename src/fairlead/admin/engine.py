@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fairlead.admin.quarantine.service import QuarantineRecords
     from fairlead.admin.queues.service import Queues
     from fairlead.admin.schedules.service import Schedules
+    from fairlead.admin.types.service import Types
     from fairlead.admin.workers.service import Workers
     from fairlead.core.circuit import Circuit
     from fairlead.core.health.diagnosis import Diagnosis
@@ -57,6 +58,13 @@ class AdminEngine(Engine):
         from fairlead.admin.circuits.service import Circuits
 
         return Circuits(self._task_changes)
+
+    @functools.cached_property
+    def types(self) -> Types:
+        """The task types that workers have published."""
+        from fairlead.admin.types.service import Types
+
+        return Types(self._task_changes)
 
     @functools.cached_property
     def schedules(self) -> Schedules:

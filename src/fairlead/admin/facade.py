@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from fairlead.admin.queues.service import Queues
     from fairlead.admin.schedules.api import RemoteSchedules
     from fairlead.admin.schedules.service import Schedules
+    from fairlead.admin.types.api import RemoteTypes
+    from fairlead.admin.types.service import Types
     from fairlead.admin.workers.api import RemoteWorkers
     from fairlead.admin.workers.service import Workers
     from fairlead.core.explain.explanation import Cause, Explanation
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 QueueFacade: TypeAlias = "Queues | RemoteQueues"
 CircuitFacade: TypeAlias = "Circuits | RemoteCircuits"
 ScheduleFacade: TypeAlias = "Schedules | RemoteSchedules"
+TypeFacade: TypeAlias = "Types | RemoteTypes"
 WorkerFacade: TypeAlias = "Workers | RemoteWorkers"
 DeadLetterFacade: TypeAlias = "DeadLetters | RemoteDeadLetters"
 OperationFacade: TypeAlias = "Operations | RemoteOperations"
@@ -121,6 +124,9 @@ class Facade(Protocol):
 
     @property
     def circuits(self) -> CircuitFacade: ...
+
+    @property
+    def types(self) -> TypeFacade: ...
 
     @property
     def workers(self) -> WorkerFacade: ...

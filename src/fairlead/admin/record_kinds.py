@@ -17,6 +17,7 @@ FORMS: Final[dict[str, Form[Any]]] = {
     form.kind: form
     for form in (
         queue_cache.FORM,
+        queue_cache.DECLARATION_FORM,
         circuit_breaker.FORM,
         feed.FORM,
         scheduler.FORM,
@@ -34,6 +35,7 @@ FORMS: Final[dict[str, Form[Any]]] = {
 
 BELLS: Final[dict[str, str]] = {
     queue_cache.KIND: queue_cache.BELL,
+    queue_cache.DECLARATION_KIND: queue_cache.BELL,
     circuit_breaker.KIND: circuit_breaker.BELL,
     scheduler.KIND: scheduler.BELL,
     operations.KIND: operations.BELL,

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from fairlead.admin.engine import AdminEngine
 from fairlead.admin.tenant_records import TenantOperations, TenantSchedules
+from fairlead.admin.types.service import Types
 from fairlead.admin.workers.service import Workers
 from fairlead.core.dead_letters import Groups
 from fairlead.core.errors import (
@@ -69,6 +70,11 @@ class TenantEngine:
     def operations(self) -> TenantOperations:
         """The operations on the tenant's tasks."""
         return TenantOperations(self._engine, self._tenant)
+
+    @property
+    def types(self) -> Types:
+        """The task types that are published for the tenant."""
+        return self._engine.types.of(self._tenant)
 
     @property
     def workers(self) -> Workers:

@@ -27,6 +27,7 @@ from fairlead.core.health.quarantine import Quarantined
 from fairlead.core.operation import Operation, Preview
 from fairlead.core.queues.queue import PurgeCount, QueueOptions, QueueSettings
 from fairlead.core.schedule import Schedule, ScheduleEntry
+from fairlead.core.submission import Declaration
 from fairlead.core.task import PriorityWord, Task
 from fairlead.core.validation import Duration
 from fairlead.engine.runtime.inline import run_inline
@@ -339,6 +340,34 @@ class AppWorkers(Part):
     def forget_sync(self, named: str) -> WorkerRecord:
         """`forget`, from synchronous code."""
         return run_inline(self._inline().workers.forget(named))
+
+
+class AppTypes(Part):
+    """The task types that workers have published, with the options and the parameters of each."""
+
+    async def all(self) -> list[Declaration]:
+        """The published task types, by name, without the schemas of their parameters."""
+        return await (await self._engine()).types.all()
+
+    def all_sync(self) -> list[Declaration]:
+        """`all`, from synchronous code."""
+        return run_inline(self._inline().types.all())
+
+    async def get(self, task_type: str) -> Declaration:
+        """A published task type, with the schema of its parameters; raises TypeNotFound if nobody publishes it."""
+        return await (await self._engine()).types.get(task_type)
+
+    def get_sync(self, task_type: str) -> Declaration:
+        """`get`, from synchronous code."""
+        return run_inline(self._inline().types.get(task_type))
+
+    async def remove(self, task_type: str) -> Declaration:
+        """Remove a published task type: submits by name get the defaults, until a worker publishes it again."""
+        return await (await self._engine()).types.remove(task_type)
+
+    def remove_sync(self, task_type: str) -> Declaration:
+        """`remove`, from synchronous code."""
+        return run_inline(self._inline().types.remove(task_type))
 
 
 class AppQuarantine(Part):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         AppQueues,
         AppSchedules,
         AppTasks,
+        AppTypes,
         AppWorkers,
     )
     from fairlead.core.circuit import CircuitSettings
@@ -69,6 +70,13 @@ class Operated(Part):
         from fairlead.app.admin import AppWorkers
 
         return AppWorkers(self._connect)
+
+    @functools.cached_property
+    def types(self) -> AppTypes:
+        """The task types that workers have published, with the options and the parameters of each."""
+        from fairlead.app.admin import AppTypes
+
+        return AppTypes(self._connect)
 
     @functools.cached_property
     def quarantine(self) -> AppQuarantine:

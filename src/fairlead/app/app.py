@@ -236,11 +236,13 @@ class Fairlead(Producer):
             identity, source = remote.worker, remote
             keeper = self._connection.keeper(remote, process=keeper_process)
             await self._declare_remotely(self._connection)
+            await self._publish(await self._connection.engine(), identity)
         else:
             identity = worker_id()
             engine = await self._connection.engine()
             await engine.schedules.declare(self._declared_schedules.values())
             await engine.circuits.declare(self._declared_circuits)
+            await self._publish(engine, identity)
             source = EngineSource(engine, identity, list(queues), frozenset(capabilities), self.handlers.types)
             keeper = self._connection.keeper(process=keeper_process)
         log.info("this is worker %s", identity)

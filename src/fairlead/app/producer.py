@@ -12,14 +12,17 @@ from fairlead.admin.facade import Facade
 from fairlead.app.admin_parts import Operated
 from fairlead.app.connection import Link
 from fairlead.app.handle import Results, TaskHandle, known_id
-from fairlead.app.task_type import Options, TaskDefinition, template, warn_of
-from fairlead.core.errors import InvalidTask
+from fairlead.app.task_type import Options, TaskDefinition, named, warn_of
+from fairlead.core.errors import InvalidTask, StoreMismatch, StoreRefused
 from fairlead.core.identity import check_name
 from fairlead.core.submission import Submission
 from fairlead.core.validation import shown
 from fairlead.engine.runtime.inline import run_inline
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.worker.handlers import Handlers, check_text, odd_number
 from fairlead.worker.resources import Resources
+
+log = Logger("fairlead.worker")
 
 
 class Producer(Operated):
@@ -43,7 +46,8 @@ class Producer(Operated):
         """Submit a task by the name of its type: `submit("bill", {"order_id": 17}, priority="high")`.
 
         A type that this app declares is called with the parameters, and has the options of its declaration unless they
-        are given here. Of any other type the parameters are stored as they are.
+        are given here. Of any other type the parameters are stored as they are, and the options are those that its
+        workers have published.
         """
         definition, submission = self._named(task_type, parameters, options)
         return await self._submit(await self._connect().engine(), definition, submission)
@@ -73,8 +77,15 @@ class Producer(Operated):
         if definition is not None:
             # A function may make the concurrency key of the arguments, so it is a call like any other.
             return definition, definition.options(**options).call(**arguments).submission
-        submission = template(task_type, _without_functions(options))
-        return None, replace(submission, parameters=_encoded(arguments))
+        return None, replace(named(task_type, _without_functions(options)), parameters=_encoded(arguments))
+
+    async def _publish(self, engine: Facade, worker: str) -> None:
+        """Publish the declared types, for submits by name; a worker whose server will not have it does its work."""
+        declarations = [replace(each.declaration, worker=worker) for each in self._definitions.values()]
+        try:
+            await engine.types.declare(declarations)
+        except (InvalidTask, StoreMismatch, StoreRefused) as error:
+            log.warning("the task types of this worker are not published: %s", error)
 
 
 def _arguments(parameters: object) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from fairlead.core.errors import FairleadError, InvalidTask
 from fairlead.core.identity import TaskId, names_of, parse_task_id
 from fairlead.core.instant import SECOND
 from fairlead.core.retry import Backoff, RetryRule, RetryRules, error_name
-from fairlead.core.submission import Submission, check
+from fairlead.core.submission import MOST_SCHEMA, Declaration, Submission, check
 from fairlead.core.task import OnFailure, OwnRetention, Priority, PriorityWord, Task
 from fairlead.core.validation import Duration, instant_of, member_of, several_of, shown, span_of, text_of
 from fairlead.engine.engine import Submitted
@@ -236,6 +236,16 @@ class TaskDefinition(Generic[P, R]):
             )
 
     @property
+    def declaration(self) -> Declaration:
+        """What a worker publishes of it, for submits by name."""
+        schema = self.handler.signature.schema
+        return Declaration(
+            submission=self._template,
+            computed=() if self._key_of is None else ("concurrency_key",),
+            schema=schema if len(schema) <= MOST_SCHEMA else b"",
+        )
+
+    @property
     def link(self) -> Link:
         """The way to where its tasks are stored."""
         return self._connect()
@@ -288,6 +298,12 @@ def _first_stored(answers: Iterable[Submitted | FairleadError]) -> list[Submitte
 def template(task_type: str, options: Mapping[str, Any]) -> Submission:
     """A submission of this type with these options and no arguments yet; raises InvalidTask for one that is wrong."""
     return amended(Submission(type=task_type), options)
+
+
+def named(task_type: str, options: Mapping[str, Any]) -> Submission:
+    """A submission by the name of a type: what these options leave out is as its workers have published it."""
+    made = template(task_type, options)
+    return replace(made, by_name=True, queue=made.queue if options.get("queue") is not None else "")
 
 
 def amended(submission: Submission, options: Mapping[str, Any]) -> Submission:

@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "stats": (TASKS, "fairlead.cli.commands.show:stats"),
     "top": (OPERATING, "fairlead.cli.commands.top:top"),
     "queues": (OPERATING, "fairlead.cli.commands.queues:queues"),
+    "types": (OPERATING, "fairlead.cli.commands.types:types"),
     "circuits": (OPERATING, "fairlead.cli.commands.circuits:circuits"),
     "workers": (OPERATING, "fairlead.cli.commands.workers:workers"),
     "autoscale": (OPERATING, "fairlead.cli.commands.workers:autoscale"),

@@ -31,6 +31,7 @@ from fairlead.core.errors import (
     StoreRefused,
     StoreUnavailable,
     TaskNotFound,
+    TypeNotFound,
     WorkerNotFound,
     WrongState,
 )
@@ -100,6 +101,8 @@ def error_in(problem: Problem, address: Address, subject: str = "") -> FairleadE
             return _made(ScheduleNotFound, detail, name=subject)
         case "not-found" if problem.field == "task_type":
             return _made(CircuitNotFound, detail, task_type=subject)
+        case "not-found" if problem.field == "type":
+            return _made(TypeNotFound, detail, task_type=subject)
         case "already-exists":
             return _made(ScheduleExists, detail, name=subject)
         case "not-found" if problem.field == "task_id":

@@ -15,6 +15,7 @@ from fairlead.admin.quarantine.api import RemoteQuarantine
 from fairlead.admin.queues.api import RemoteQueues
 from fairlead.admin.schedules.api import RemoteSchedules
 from fairlead.admin.stats import SHOW_STATS, Standing, stats_of
+from fairlead.admin.types.api import RemoteTypes
 from fairlead.admin.workers.api import SHOW_AUTOSCALE, Autoscale, RemoteWorkers, scaling_of
 from fairlead.client.calls import ServerCalls
 from fairlead.client.http.transport import Transport
@@ -78,6 +79,8 @@ class RemoteEngine:
         """What is said of single queues, and of task types that are paused."""
         self.circuits = RemoteCircuits(self._ask)
         """The circuits of task types."""
+        self.types = RemoteTypes(self._ask)
+        """The task types that workers have published."""
         self.workers = RemoteWorkers(self._ask)
         """The workers and their tasks."""
         self.schedules = RemoteSchedules(self._ask, self.clock)

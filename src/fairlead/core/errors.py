@@ -14,6 +14,7 @@
     ├── WorkerNotFound          no worker has this id (also a LookupError)
     ├── ScheduleNotFound        no schedule has this name (also a LookupError)
     ├── CircuitNotFound         no circuit is set for this task type (also a LookupError)
+    ├── TypeNotFound            no worker has published this task type (also a LookupError)
     ├── ScheduleExists          a schedule with this name is there already
     ├── OperationNotFound       no operation has this id (also a LookupError)
     ├── OperationRefused        the operation cannot begin, go on or be stopped like this
@@ -190,6 +191,17 @@ class CircuitNotFound(FairleadError, LookupError):
 
     def __init__(self, task_type: str) -> None:
         super().__init__(f"task type {shown(task_type)} has no circuit breaker; `fairlead circuits set` gives it one")
+        self.task_type = task_type
+
+
+class TypeNotFound(FairleadError, LookupError):
+    """No worker has published this task type."""
+
+    def __init__(self, task_type: str) -> None:
+        super().__init__(
+            f"task type {shown(task_type)} is not published; workers publish their types when they start, and "
+            f"`fairlead types list` shows them"
+        )
         self.task_type = task_type
 
 

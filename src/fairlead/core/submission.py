@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -90,11 +90,75 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     """Whose turns it takes in a queue that fair keys share; elsewhere it says nothing."""
     bound: bool = False
     """Whether its submitter is bound to its tenant, and so chooses no fair key."""
+    by_name: bool = False
+    """Whether whoever submits it knows the name of its type only: what is left out is filled in from what workers have
+    published of that type, and so is the queue if it is empty."""
 
 
 def of_bound(submission: Submission, tenant: str | None) -> Submission:
     """What a caller submits who is bound to this tenant, or to none."""
     return submission if tenant is None else replace(submission, bound=True)
+
+
+MOST_SCHEMA: Final = 16 * 1024
+"""The largest JSON schema that is published, in bytes; a larger one is left out."""
+
+
+class Declaration(Struct, frozen=True, kw_only=True, gc=False):
+    """What a worker has published of a task type."""
+
+    submission: Submission
+    """The options of its declaration."""
+    tenant: str | None = None
+    """Whose submits it counts for; None for all."""
+    computed: tuple[str, ...] = ()
+    """The options that a function makes of the arguments, which a submit by name has to say itself."""
+    schema: bytes = b""
+    """The JSON schema of its parameters, if that is known."""
+    worker: str = ""
+    at: Instant = 0
+
+
+def check_declaration(declaration: Declaration) -> Declaration:
+    """A declaration that can be kept; raises InvalidTask, naming the field, for one that cannot."""
+    check(declaration.submission)
+    if declaration.submission.after or declaration.submission.run_at is not None:
+        raise InvalidTask("after", "after and run_at are of single tasks, not of a type; leave them out")
+    _check_names("computed", declaration.computed, tuple)
+    if len(declaration.schema) > MOST_SCHEMA:
+        raise PayloadTooLarge("schema", len(declaration.schema), MOST_SCHEMA)
+    if len(declaration.worker) > _LONGEST_WORKER:
+        raise InvalidTask("worker_id", f"worker_id has {len(declaration.worker)} characters; {_LONGEST_WORKER} at most")
+    return declaration
+
+
+def declared_options(declared: Submission) -> Mapping[str, Any]:
+    """The options that a declaration gives to submits by name."""
+    return {name: said for name, default in _FILLED.items() if (said := getattr(declared, name)) != default}
+
+
+def filled(submission: Submission, options: Mapping[str, Any]) -> Submission:
+    """A submission by name, with these options where it says nothing."""
+    more = {name: said for name, said in options.items() if getattr(submission, name) == _FILLED[name]}
+    if more and (submission.run_at is not None or submission.delay is not None):
+        more.pop("delay", None)
+    if submission.bound:
+        more.pop("fair_key", None)
+    queue = submission.queue or options.get("queue", DEFAULT_QUEUE)
+    return replace(submission, **{**more, "queue": queue, "by_name": False})
+
+
+_FILLED: Final[Mapping[str, Any]] = {
+    name: "" if name == "queue" else default
+    for name, default in zip(
+        Submission.__struct_fields__[-len(Submission.__struct_defaults__) :],
+        Submission.__struct_defaults__,
+        strict=True,
+    )
+    if name not in {"parameters", "run_at", "trace", "after", "bound", "by_name"}
+}
+"""What a submit by name may leave to its type's declaration, and what it says of that if it says nothing."""
+_LONGEST_WORKER: Final = 200
 
 
 def belonging(submission: Submission, tenant: str) -> Submission:

@@ -7,8 +7,8 @@ rung at every change, so that most looks cost one read; all are read now and the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
 from fairlead.core.errors import FairleadError, QueueFull, StoreError
 from fairlead.core.identity import TaskId, WorkerId
@@ -19,7 +19,7 @@ from fairlead.core.queues.limits import Limits
 from fairlead.core.queues.order import Table
 from fairlead.core.queues.queue import QueueSettings
 from fairlead.core.settings import Settings, effective
-from fairlead.core.submission import Submission, accept, belonging
+from fairlead.core.submission import Declaration, Submission, accept, belonging, declared_options, filled
 from fairlead.core.task import Lane, Task
 from fairlead.engine.circuit_breaker import BELL as BELL
 from fairlead.engine.circuit_breaker import Breakers
@@ -41,12 +41,29 @@ SOON: Final[Span] = FRESH // 10
 
 _RESCAN: Final[Span] = MINUTE
 """How often all is read even if nobody rang: signals are hints."""
+_NOTHING: Final[Mapping[str, Any]] = {}
 _OUTAGE_PAUSE: Final[Span] = 5 * SECOND
 _HUNG: Final[Span] = SECOND
 """How long a look takes at least that fails because the store hangs."""
 
 FORM: Final = Form(kind=KIND, decode=decoder(QueueSettings), sealed=True)
 """Settings that cannot be read pause their queue: nobody knows what they said."""
+
+
+DECLARATION_KIND: Final = "declaration"
+"""The kind of record that says what a worker has published of a task type."""
+SCHEMA_KIND: Final = "type_schema"
+"""The kind of record that has the JSON schema of a published type's parameters."""
+DECLARATION_FORM: Final = Form(kind=DECLARATION_KIND, decode=decoder(Declaration))
+
+
+def declaration_name(task_type: str, tenant: str | None) -> str:
+    """What the record is called that a type is published in for a tenant, or for all."""
+    if tenant is None:
+        return task_type
+    import hashlib  # Whoever has no tenants needs none.
+
+    return f"{task_type}@{hashlib.sha256(tenant.encode()).hexdigest()[:32]}"
 
 
 class QueueCache:
@@ -80,6 +97,8 @@ class QueueCache:
         """From how many waiting tasks on queues take fewer, by queue; a queue that is not here has no tiers."""
         self.fair: dict[str, FairRule] = {}
         """How their tasks share queues by fair keys, by queue; in a queue that is not here nobody takes turns."""
+        self._declared: dict[tuple[str | None, str], Mapping[str, Any]] = {}
+        """The options that submits by name get, by tenant and task type."""
         self.looks = 0
         """How often the store was asked."""
 
@@ -139,6 +158,14 @@ class QueueCache:
         # As `settings_of` says, without the call: this is on the way of every submit.
         rule = self.fair.get(queue) if self.fair else None
         return accept(submission, task_id, now, self._effective.get(queue, self._settings), rule)
+
+    def as_declared(self, submission: Submission) -> Submission:
+        """A submission by name, with what workers have published of its type: for its tenant, or else for all."""
+        declared = self._declared
+        options = declared.get((submission.tenant, submission.type)) if submission.tenant is not None else None
+        if options is None:
+            options = declared.get((None, submission.type), _NOTHING)
+        return filled(submission, options)
 
     def is_foreign(self, task: Task) -> bool:
         """Whether a task's queue is bound to a tenant that is not the task's: it was there a moment too soon."""
@@ -222,6 +249,7 @@ class QueueCache:
         queues = [(each.name, each.value) for each in read.kept]
         types = await self._store.scan(TYPE_KIND)
         workers = await self._store.scan(WORKER_KIND)
+        declared = await self._records.read(DECLARATION_FORM)
         await self._breakers.reread()
         self._effective = {
             name: effective(self._settings, own) for name, own in queues if own != QueueSettings(paused=own.paused)
@@ -232,6 +260,9 @@ class QueueCache:
         self.paused_types = frozenset(record.name for record in types)
         self.paused_workers = frozenset(record.name for record in workers)
         self.limits = {name: limits for name, own in queues if (limits := own.limits) is not None}
+        self._declared = {
+            (each.tenant, each.submission.type): declared_options(each.submission) for each in declared.values
+        }
         self.tenants = {name: own.tenant for name, own in queues if own.tenant is not None}
         self.fair = {name: rule for name, own in queues if (rule := own.fair_rule) is not None}
         self.tiers = {name: tiers for name, own in queues if (tiers := own.tiers) is not None}

@@ -96,6 +96,8 @@ class Submitter:
         fresh_for = self._queue_cache.fresh_for
         if fresh_for <= 0:
             await self._queue_cache.refresh()
+        if submission.by_name:
+            submission = self._queue_cache.as_declared(submission)
         now, queue = self._clock.now(), submission.queue
         task = self._queue_cache.accept(submission, self._ids.task_id(queue, now), now)
         holder = None
@@ -131,6 +133,10 @@ class Submitter:
     ) -> list[Submitted | FairleadError]:
         if self._queue_cache.stale:
             await self._queue_cache.refresh()
+        submissions = [
+            self._queue_cache.as_declared(submission) if submission.by_name else submission
+            for submission in submissions
+        ]
         ids = self._ids.task_ids([submission.queue for submission in submissions], self._clock.now())
         batch = _Batch(submissions, ids, Turn(len(submissions), looped=self._batching), listed)
         await self._accept(batch)
@@ -241,6 +247,8 @@ class Submitter:
     async def prepare(self, submission: Submission) -> Task:
         """The task that a submission becomes, not stored yet."""
         await self._queue_cache.refresh()
+        if submission.by_name:
+            submission = self._queue_cache.as_declared(submission)
         now = self._clock.now()
         task = self._queue_cache.accept(submission, self._ids.task_id(submission.queue, now), now)
         task, holder = await self.keys.name(task)

@@ -64,6 +64,10 @@ async def store_all(
     """Store what each of the callers submits, in one request or in one each; what to tell them, in their order."""
     if not state.admission.on:
         return await _store(state, submissions, callers, ())
+    # What is taken depends on the queue and the priority, which a submit by name may leave to its type's declaration.
+    queue_cache = state.engine.queue_cache
+    await queue_cache.refresh()
+    submissions = [queue_cache.as_declared(each) if each.by_name else each for each in submissions]
     admitted = await state.admission.admit(submissions, callers, requests)
     try:
         return await _store_admitted(state, submissions, callers, admitted)

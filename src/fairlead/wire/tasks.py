@@ -16,7 +16,7 @@ from fairlead.core.explain.explanation import Explanation
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LONGEST, LONGEST_DELAY, SECOND
 from fairlead.core.retry import ANY_ERROR, LARGEST_FACTOR, MOST_RETRIES, Backoff, RetryRules, with_rules
-from fairlead.core.submission import AFTER_LIMIT, NO_CAPABILITIES, Submission
+from fairlead.core.submission import AFTER_LIMIT, DEFAULT_QUEUE, NO_CAPABILITIES, Submission
 from fairlead.core.task import OnFailure, OwnRetention, Priority, PriorityWord, Task
 from fairlead.core.validation import span_of
 from fairlead.wire.aliases import NUMBERS
@@ -186,7 +186,7 @@ def retention_shown(kept: OwnRetention | None) -> RetentionSpans | None:
 
 
 class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False, rename=HTTP_NAMES):
-    """A task to submit. What is left out is filled in from the settings of the server."""
+    """A task to submit. What is left out is as workers have published its type, or as the settings of the server."""
 
     type: Name
     """The name of what it does: workers have handlers by this name."""
@@ -206,8 +206,8 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     backoff: RetryPolicy | None = None
     retry_rules: Rules = ()
     """What to do after particular errors; the first rule that fits an error counts."""
-    queue: Name = "default"
-    """The queue that it waits in."""
+    queue: Name | None = None
+    """The queue that it waits in; by default as its type's declaration says, or `default`."""
     run_at: Moment | None = None
     """When it is due, with its time zone; a moment in the past means now. Not together with `delay_seconds`."""
     delay: Annotated[float, Meta(ge=0, le=_CENTURY)] | None = None
@@ -303,7 +303,7 @@ def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str |
         type=request.type,
         parameters=bytes(request.parameters),
         priority=None if request.priority is None else Priority.parse(request.priority),
-        queue=request.queue,
+        queue=request.queue or "",
         requires=frozenset(request.requires) if request.requires else NO_CAPABILITIES,
         timeout=None if request.timeout is None else span_of("timeout", request.timeout),
         max_retries=request.max_retries,
@@ -322,7 +322,14 @@ def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str |
         expires=None if request.expires is None else span_of("expires", request.expires),
         retention=None if request.retention is None else retention_of(request.retention),
         fair_key=request.fair_key,
+        by_name=True,
     )
+
+
+def declared_of(request: SubmitRequest) -> Submission:
+    """The options of a type, as `request_of` tells them."""
+    submission = submission_of(request, request.tenant)
+    return replace(submission, parameters=b"{}", queue=request.queue or DEFAULT_QUEUE, by_name=False)
 
 
 def request_of(submission: Submission) -> PartialRequest:
@@ -350,7 +357,7 @@ def template_of(submission: Submission) -> dict[str, Any]:
         "max_crashes": submission.max_crashes,
         "backoff": policy_of(submission.backoff),
         "retry_rules": rules_shown(submission.retry_rules) if submission.retry_rules else (),
-        "queue": submission.queue,
+        "queue": submission.queue or None,
         "tenant": submission.tenant,
         "tags": submission.tags,
         "trace": submission.trace,

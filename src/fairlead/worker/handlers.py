@@ -235,6 +235,14 @@ class Signature:
         """What a handler returned, as its annotation says."""
         return None if result is None else self._read_result(result)
 
+    @property
+    def schema(self) -> bytes:
+        """The JSON schema of the parameters; empty if a type among them has none."""
+        try:
+            return msgspec.json.encode(msgspec.json.schema(self._arguments, schema_hook=_schema_of))
+        except (TypeError, ValueError, RecursionError, InvalidSettings):
+            return b""
+
     def check(self) -> None:
         """Resolve the annotations now; raises InvalidSettings when one cannot be used."""
         _ = self._decoder
@@ -442,3 +450,10 @@ def _field_names(kind: Any) -> list[str] | None:
 def _key(key: object) -> str:
     """A key as it is told: its beginning, if it is text."""
     return str.__getitem__(key, slice(50)) if isinstance(key, str) else f"({type(key).__name__})"
+
+
+def _schema_of(kind: Any) -> dict[str, Any]:
+    """The JSON schema of a type that the encoder does not know: a model's own, or that of anything."""
+    own = getattr(kind, "model_json_schema", None)
+    schema: dict[str, Any] = own() if callable(own) else {}
+    return schema

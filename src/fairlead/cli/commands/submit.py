@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from fairlead.admin.facade import Facade
 from fairlead.app.connection import Link
 from fairlead.app.handle import TaskHandle
-from fairlead.app.task_type import template
+from fairlead.app.task_type import named
 from fairlead.cli import task_json
 from fairlead.cli.commands.show import warn_of
 from fairlead.cli.commands.watch import follow, live
@@ -143,7 +143,7 @@ def submit(
         return submit_file(from_file, task_type, given, common)
     if task_type is None:
         raise InvalidTask("type", "no type is named; write fairlead submit TYPE, or use --from-file FILE")
-    submission = replace(template(task_type, given), parameters=parameters_of(pairs, params))
+    submission = replace(named(task_type, given), parameters=parameters_of(pairs, params))
     return _submit_one(submission, common, wait=wait, seconds=check_seconds("--wait-timeout", wait_timeout))
 
 

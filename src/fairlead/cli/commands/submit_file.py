@@ -18,7 +18,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from fairlead.admin.facade import Facade
-from fairlead.app.task_type import template
+from fairlead.app.task_type import named
 from fairlead.cli import task_json
 from fairlead.cli.commands.show import warn_of
 from fairlead.cli.options import SharedWithStore, reached
@@ -161,7 +161,7 @@ class Bulk:
         if "delay" in fields or "run_at" in fields:
             given.pop("delay", None)
             given.pop("run_at", None)
-        return replace(template(task_type, given | fields), parameters=parameters)
+        return replace(named(task_type, given | fields), parameters=parameters)
 
     def _report(self, number: int, answer: Submitted | FairleadError) -> None:
         if isinstance(answer, FairleadError):

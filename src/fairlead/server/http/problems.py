@@ -32,6 +32,7 @@ from fairlead.core.errors import (
     StoreReadOnly,
     StoreRefused,
     TaskNotFound,
+    TypeNotFound,
     WorkerNotFound,
     WrongState,
 )
@@ -262,6 +263,8 @@ def refusal_of(error: FairleadError) -> Refusal:
             return Refusal("not-found", detail, field="name", remedy=remedy)
         case CircuitNotFound():
             return Refusal("not-found", detail, field="task_type", remedy=remedy)
+        case TypeNotFound():
+            return Refusal("not-found", detail, field="type", remedy=remedy)
         case ScheduleExists():
             return Refusal("already-exists", detail, field="name", remedy=remedy)
         case Forbidden():

@@ -26,6 +26,8 @@ from fairlead.admin.schedules.api import (
     schedule_of,
     shown,
 )
+from fairlead.admin.types import api as types_api
+from fairlead.admin.types.api import TaskTypeList, TaskTypesPublished, TaskTypesRequest, declaration_in, type_shown
 from fairlead.core.circuit import Circuit
 from fairlead.core.errors import InvalidTask, ScheduleNotFound
 from fairlead.core.identity import check_name
@@ -161,6 +163,24 @@ async def _queue_answer(call: Call[Any, Any], name: str, own: QueueSettings) -> 
     return Answer(queue_shown(name, own, stats.queues.get(name)))
 
 
+async def list_types(call: Call[Empty, None]) -> Answer:
+    """List the task types that workers have published, with the options that a submit of each gets."""
+    return Answer(TaskTypeList(types=[type_shown(each) for each in await call.view.engine.types.all()]))
+
+
+async def declare_types(call: Call[Empty, TaskTypesRequest]) -> Answer:
+    """Publish task types, in place of what was published of them before: the newest word counts.
+
+    Workers in Python do so when they start. A submit over HTTP, by the command line or by name gets these options
+    unless it says otherwise. A caller that is bound to a tenant publishes them for that tenant's submits only.
+    """
+    for each in call.body.types:
+        call.view.tenant_of(each.options.tenant)
+    types = call.view.engine.types
+    await types.declare(declaration_in(each, call.body.worker_id) for each in call.body.types)
+    return Answer(TaskTypesPublished(published=len(call.body.types)))
+
+
 async def list_circuits(call: Call[Empty, None]) -> Answer:
     """List the circuit breakers and their states."""
     engine = call.state.engine
@@ -203,6 +223,11 @@ ENDPOINTS = (
         serve(queues_api.PURGE, purge_queue, "purge"),
         serve(queues_api.PAUSE_TYPE, pause_type),
         serve(queues_api.RESUME_TYPE, resume_type),
+    ),
+    *EndpointGroup("types", "Task types, as workers have published them, for submits that know a name only.").of(
+        *called(types_api),
+        serve(types_api.LIST_TYPES, list_types),
+        serve(types_api.DECLARE_TYPES, declare_types),
     ),
     *EndpointGroup(
         "circuits",
