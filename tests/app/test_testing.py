@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -309,3 +312,113 @@ async def test_a_crash_of_an_isolated_task_is_rehearsed_too() -> None:
         task = await crash.submit()
         assert await rehearsal.run_all() == 2
         assert (await task.refresh()).snapshot.status.reason is Reason.CRASH_LOOP
+
+
+async def test_a_result_that_nobody_makes_is_not_waited_for_for_ever() -> None:
+    app = an_app()
+
+    @app.task
+    async def work() -> None: ...
+
+    async with app.testing(patience=0.1):
+        handle = await work.submit()
+        with pytest.raises(TimeoutError, match=r"has not ended after 0\.1 s"):
+            await handle.result()
+        with pytest.raises(TimeoutError, match=r"has not ended after 0\.1 s"):
+            handle.result_sync()
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
+async def test_a_handler_that_blocks_the_loop_fails_its_test_with_its_place() -> None:
+    app = an_app()
+    never = threading.Event()
+
+    @app.task
+    async def block() -> None:
+        never.wait()
+
+    before = signal.getsignal(signal.SIGUSR2)
+    async with app.testing(patience=0.2) as rehearsal:
+        handle = await block.submit()
+        with pytest.raises(RuntimeError, match=r"blocked the event loop for 0\.2 s at .*; await what takes time"):
+            await rehearsal.run()
+        assert (await handle.refresh()).status is State.FAILED
+        await block.submit()
+        with pytest.raises(RuntimeError, match="blocked the event loop"):
+            await rehearsal.run()
+    assert signal.getsignal(signal.SIGUSR2) is before
+
+
+PROJECT = {
+    "shop.py": """
+from collections.abc import Iterator
+from fairlead import Depends, Fairlead
+
+app = Fairlead("sqlite:////nowhere/that/exists/tasks.db")
+
+
+def session() -> Iterator[str]:
+    yield "real"
+
+
+@app.task
+def bill(number: int, *, db: str = Depends(session)) -> str:
+    return f"{db} {number}"
+""",
+    "test_shop.py": """
+import pytest
+import shop
+
+
+def test_bill(rehearsal):
+    task = shop.bill.submit_sync(1)
+    assert rehearsal.run_sync() == 1
+    assert task.result_sync() == "real 1"
+
+
+async def a_bill(rehearsal):
+    task = await shop.bill.submit(1)
+    assert await rehearsal.run() == 1
+    return await task.result()
+
+
+class TestFakes:
+    @pytest.fixture
+    def fairlead_overrides(self):
+        return {shop.session: lambda: "fake"}
+
+    def test_bill(self, rehearsal):
+        import asyncio
+
+        assert asyncio.run(a_bill(rehearsal)) == "fake 1"
+""",
+    "test_nothing.py": """
+import sys
+
+
+def test_nothing_is_imported_until_a_fixture_is_used():
+    assert {name for name in sys.modules if name.partition(".")[0] == "fairlead"} == {
+        "fairlead", "fairlead._version", "fairlead.app", "fairlead.app.pytest_plugin"
+    }
+    assert "msgspec" not in sys.modules
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "option", "code", "told"),
+    [
+        ("test_shop.py", "shop:app", 0, "2 passed"),
+        ("test_nothing.py", "", 0, "1 passed"),
+        ("test_shop.py", "", 1, "names no app; write MODULE:APP in pytest's configuration"),
+        ("test_shop.py", "shop:session", 1, "is not a Fairlead app but function"),
+    ],
+)
+def test_pytest_finds_the_fixtures_by_themselves(tmp_path: Path, file: str, option: str, code: int, told: str) -> None:
+    for name, text in PROJECT.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nfairlead_app = {option}\npythonpath = .\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:schemathesis", "-p", "no:cacheprovider", file]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    assert told in ran.stdout

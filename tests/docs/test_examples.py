@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Final
+from unittest import TestCase, TextTestRunner, defaultTestLoader
 
 import pytest
 
@@ -54,7 +55,13 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 @pytest.mark.parametrize("block", RUNNABLE, ids=str)
 def test_an_example_runs_and_its_tests_pass(block: Block) -> None:
     page = module(block, "page")
+    for case in [value for value in vars(page).values() if inspect.isclass(value) and issubclass(value, TestCase)]:
+        assert TextTestRunner().run(defaultTestLoader.loadTestsFromTestCase(case)).wasSuccessful()
     for function in [value for key, value in vars(page).items() if key.startswith("test_")]:
+        if "rehearsal" in inspect.signature(function).parameters:
+            with sys.modules["example"].app.testing() as rehearsal:
+                function(rehearsal)
+            continue
         outcome = function()
         if inspect.iscoroutine(outcome):
             asyncio.run(outcome)

@@ -51,6 +51,11 @@ class Link(Protocol):
     @property
     def journal(self) -> str | None: ...
 
+    @property
+    def patience(self) -> float | None:
+        """How long to wait for a result if nobody says so, in seconds; None for as long as it takes."""
+        ...
+
     async def engine(self) -> Facade:
         """The engine of the running event loop."""
         ...

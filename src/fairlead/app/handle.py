@@ -98,7 +98,7 @@ class TaskHandle(Generic[R]):
         Raises TaskFailed if it ended without a result, TimeoutError if it has not ended in that time: seconds, or a
         timedelta.
         """
-        patience = None if timeout is None else seconds(span_of("timeout", timeout))
+        patience = self._connection.patience if timeout is None else seconds(span_of("timeout", timeout))
         deadline = _deadline(patience)
         for pause in _pauses(self.id, patience):
             # Meanwhile the app may be closed, and so opened again.
@@ -110,7 +110,7 @@ class TaskHandle(Generic[R]):
 
     def result_sync(self, timeout: Duration | None = None) -> R:
         """`result`, from synchronous code."""
-        patience = None if timeout is None else seconds(span_of("timeout", timeout))
+        patience = self._connection.patience if timeout is None else seconds(span_of("timeout", timeout))
         deadline = _deadline(patience)
         for pause in _pauses(self.id, patience):
             self._task = run_inline(_look(self._connection.inline(), self.id, deadline))

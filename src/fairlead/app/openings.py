@@ -17,6 +17,9 @@ E = TypeVar("E", bound=Facade)
 class Openings(Generic[E]):
     """Opens engines when they are first used, from wherever that is: event loops, threads, forked processes."""
 
+    patience: float | None = None
+    """How long to wait for a result if nobody says so, in seconds; None for as long as it takes."""
+
     def __init__(self, url: str, journal: str | None = None) -> None:
         self.url = url
         self.journal = journal

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from types import FrameType, MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from fairlead.admin.engine import AdminEngine
 from fairlead.admin.sweeper import Sweeper
@@ -55,11 +57,14 @@ class Rehearsal:
         self._handlers = handlers
         self._schedules = schedules or {}
         self._overrides = dict(overrides)
+        self._watch = _Watch(self._patience)
         self._settings = settings
         self._swap = swap
         self._former: Way | None = None
         self.clock = ManualClock()
         self._connection = Connection("memory://", settings, clock=self.clock)
+        # Nothing runs by itself here: who waits for a result that does not come would wait for ever.
+        self._connection.patience = self._patience
 
     def __enter__(self) -> Rehearsal:
         self._former = self._swap(self._connection)
@@ -111,10 +116,11 @@ class Rehearsal:
     async def _once(self, worker: Worker) -> int:
         """Run as many ready tasks as there is room for; how many attempts were made."""
         try:
-            async with worker.opened():
-                started = await worker.once()
-                await worker.finish(self._keep_time)
-                return started
+            with self._watch:
+                async with worker.opened():
+                    started = await worker.once()
+                    await worker.finish(self._keep_time)
+                    return started
         finally:
             await worker.close()
 
@@ -147,6 +153,7 @@ class Rehearsal:
 
     def _keep_time(self, running: Sequence[Attempt]) -> None:
         """Stop attempts whose time is up in the rehearsal; when all that run hang, let it pass to the first of them."""
+        self._watch.tick()
         began = time.monotonic() - self._patience
         if running and all(_began(attempt) <= began for attempt in running):
             self.clock.advance(max(0, min(map(_until, running)) - self.clock.now()))
@@ -174,6 +181,60 @@ class Rehearsal:
         # No attempt is to wait for another one, of whatever kind: they run in the order in which they were claimed.
         settings = WorkerSettings(concurrency=_AT_ONCE, thread_concurrency=_AT_ONCE, isolated_concurrency=_AT_ONCE)
         return Worker(source, self._handlers.overridden(self._overrides), _NoKeeper(), settings)
+
+
+class _Blocked(BaseException):
+    """Raised in a handler that blocks the event loop: no `except Exception` is to stop it."""
+
+
+class _Watch:
+    """Ends what blocks the event loop for longer than the patience, where Python can: in the main thread, on POSIX."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._over = threading.Event()
+        self._told = ""
+        self._ticked = 0.0
+        self._former: Any = None
+        self._thread: threading.Thread | None = None
+
+    def tick(self) -> None:
+        """The event loop runs."""
+        self._ticked = time.monotonic()
+
+    def __enter__(self) -> None:
+        self.tick()
+        self._told = ""
+        if hasattr(signal, "pthread_kill") and threading.current_thread() is threading.main_thread():
+            self._former = signal.signal(signal.SIGUSR2, self._end)
+            self._over.clear()
+            self._thread = threading.Thread(target=self._look, args=[threading.get_ident()], daemon=True)
+            self._thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._thread is not None:
+            self._over.set()
+            self._thread.join()
+            self._thread = None
+            signal.signal(signal.SIGUSR2, self._former)
+        if self._told:
+            raise RuntimeError(
+                f"a handler blocked the event loop for {self._patience:g} s at {self._told}; await what takes time, "
+                f"make it a def, or give it isolate=True"
+            ) from None
+
+    def _look(self, watched: int) -> None:
+        while not self._over.wait(self._patience / 10):
+            if time.monotonic() - self._ticked > self._patience:
+                signal.pthread_kill(watched, signal.SIGUSR2)
+                self.tick()
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        if frame is not None:
+            self._told = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        raise _Blocked(f"the event loop was blocked for {self._patience:g} s")
 
 
 def _began(attempt: Attempt) -> float:
