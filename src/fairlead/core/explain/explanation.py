@@ -33,6 +33,7 @@ class CauseCode(enum.StrEnum):
     ALL_DRAINING = "all_draining"
     ALL_PAUSED = "all_paused"
     TASKS_AHEAD = "tasks_ahead"
+    TAKES_TURNS = "takes_turns"
     WORKERS_BUSY = "workers_busy"
     NEXT_IN_LINE = "next_in_line"
     DEPENDENT = "dependent"

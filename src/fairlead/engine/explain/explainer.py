@@ -12,6 +12,7 @@ from fairlead.core.explain.attempt_story import recount, retried_after
 from fairlead.core.explain.explanation import Cause, CauseCode, Explanation, Forecast, sweep_is_late
 from fairlead.core.health.unserved import Ability
 from fairlead.core.instant import AT_ONCE, SECOND, Instant, Span, brief
+from fairlead.core.queues.fairness import TENANT
 from fairlead.core.queues.order import treated_as
 from fairlead.core.queues.promotion import steady_table
 from fairlead.core.task import Lane, Priority, Reason, State, Task
@@ -20,7 +21,8 @@ from fairlead.engine.dependencies import released_at, unended
 from fairlead.engine.explain.causes import SOURCES, Circumstances
 from fairlead.engine.explain.counts import counted
 from fairlead.engine.explain.eligibility import ability_of, able, can_run, names_of, of_kind, visible
-from fairlead.engine.explain.forecast import lane_places, line_causes, place_of, since_oldest, without_place
+from fairlead.engine.explain.fair_place import fair_cause, fair_place
+from fairlead.engine.explain.forecast import lane_places, line_causes, place_of, placed, since_oldest, without_place
 from fairlead.engine.explain.limits_left import limits_left
 from fairlead.engine.explain.sight import Arrivals, Sight
 from fairlead.engine.explain.starts import NAMED, free_slots
@@ -100,18 +102,25 @@ class Explainer:
         sight = await self._sight(task, known.at, of_kind(workers, task.spec.type))
         if not self._worker_records.speak_here(worker.id for worker in able(everyone, task.lane)):
             sight = replace(sight, passed=None)
-        places = lane_places(sight)
+        rule = task_changes.queue_cache.fair.get(queue)
+        fair = await fair_place(task_changes.store, sight, rule)
+        places = lane_places(sight) if fair is None else []
         ahead, since = [stretch for each in places for stretch in each.stretches()], since_oldest(sight)
         counts = await counted(task_changes.store, [*ahead, *since], sight.lanes, known.at)
         arrivals = sight.arrivals.seen(task.lane, sight.lanes, counts.numbers[len(ahead) :], known.at)
-        place, forecast = place_of(replace(sight, arrivals=arrivals), places, counts.numbers[: len(ahead)])
+        sight = replace(sight, arrivals=arrivals)
+        if fair is None:
+            place, forecast = place_of(sight, places, counts.numbers[: len(ahead)])
+        else:
+            place, forecast = placed(sight, fair.ahead, exact=fair.exact)
         if any(at < len(ahead) for at in counts.guessed):
             place = replace(place, exact=False)
         holding = await self._holding(task, known.at, workers)
         blocking = next((cause for cause in holding if cause.blocks), None)
         if blocking is not None:
             place, forecast = without_place(place, blocking.text), _unable(forecast, blocking)
-        causes = (*holding, *line_causes(place, forecast), *known.causes)
+        shared = () if fair is None else (fair_cause(fair, place, TENANT if rule is None else rule.by),)
+        causes = (*holding, *shared, *line_causes(place, forecast), *known.causes)
         return replace(known, causes=causes, line=place, forecast=forecast)
 
     def _is_served(self, lane: Lane, queue: str, takers: Sequence[WorkerRecord]) -> bool:

@@ -95,10 +95,15 @@ def place_of(sight: Sight, places: Sequence[LanePlaces], counts: Sequence[int]) 
     rest = iter(counts)
     told = [(each.lane, *each.told(islice(rest, len(each.stretches())))) for each in places]
     line = _drawn(sight, sight.policy, told) if isinstance(sight.policy, Weighted) else _line(sight, told)
+    return placed(sight, line, exact=_is_exact(sight, told))
+
+
+def placed(sight: Sight, line: Ahead, *, exact: bool) -> tuple[LinePlace, Forecast]:
+    """The same, once it is known who is ahead."""
     task, turns = sight.task, sight.turns
     place = LinePlace(
         ahead=line.all,
-        exact=_is_exact(sight, told),
+        exact=exact,
         ahead_by_priority=line.by_priority,
         unreached=_unreached(sight, line),
         next_promotion=None if turns is None else next_promotion(turns.tables[0], task, sight.now),
