@@ -16,7 +16,7 @@ from fairlead.core.submission import Submission
 from fairlead.storage.open import open_store
 from fairlead.storage.values import Filter
 from tests.chaos.children import Child
-from tests.servers.postgres import PostgresServer, started
+from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer, started_single
 
 _PROCESSES = 4
@@ -29,9 +29,9 @@ def redis() -> Iterator[RedisServer]:
     yield from started_single()
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    yield from started()
+@pytest.fixture(scope="session")
+def postgres(one_postgres: PostgresServer) -> PostgresServer:
+    return one_postgres
 
 
 @pytest.fixture(params=["sqlite", "redis", "postgresql"])

@@ -20,8 +20,8 @@ def redis_server() -> Iterator[redis.RedisServer]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[postgres.PostgresServer]:
-    yield from postgres.started()
+def postgres_server(one_postgres: postgres.PostgresServer) -> postgres.PostgresServer:
+    return one_postgres
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ CI=true they fail.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import os
@@ -18,7 +19,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,12 @@ def binaries() -> Path | None:
     return next((path for path in candidates if (path / "postgres").exists() and (path / "initdb").exists()), None)
 
 
+_kept: dict[tuple[str, int], psycopg.Connection[tuple[object, ...]]] = {}
+"""Connections that stay open, by what they lead to and the process that opened them."""
+_made: dict[Path, Path] = {}
+"""A cluster that was never started, by the binaries that made it."""
+
+
 class PostgresServer:
     """One cluster: `start` makes it, `stop` removes it; in between it can be restarted, killed and paused."""
 
@@ -55,14 +62,20 @@ class PostgresServer:
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._template: str | None = None
+        self._journal: str | None = None
 
     def start(self) -> None:
         """Make the cluster and start it."""
-        if self._account is not None:
-            os.chown(self.data, self._account.pw_uid, self._account.pw_gid)
-        cluster = self.data / "cluster"
-        command = [self._binaries / "initdb", "-D", cluster, "-U", "postgres", "--auth=trust", "--encoding=UTF8"]
-        self._run([*map(str, command), "--locale=C.UTF-8", "--no-sync"])
+        self._own(self.data)
+        made = _made.get(self._binaries)
+        if made is None:
+            # Copied from here on: making one takes ten times as long.
+            made = _made[self._binaries] = Path(tempfile.mkdtemp(prefix="fl-pg-new-")) / "cluster"
+            atexit.register(shutil.rmtree, made.parent, ignore_errors=True)
+            self._own(made.parent)
+            command = [self._binaries / "initdb", "-D", made, "-U", "postgres", "--auth=trust", "--encoding=UTF8"]
+            self._run([*map(str, command), "--locale=C.UTF-8", "--no-sync"])
+        self._run(["cp", "-a", str(made), str(self.data / "cluster")])
         self.launch()
         with self.admin() as connection:
             connection.execute(f"CREATE ROLE {ROLE} LOGIN CREATEDB")
@@ -123,6 +136,7 @@ class PostgresServer:
     def stop(self) -> None:
         """Stop the server for good and remove its folder."""
         try:
+            hang_up()
             self.halt()
         finally:
             if self._process is not None:
@@ -159,6 +173,17 @@ class PostgresServer:
             migrate(self.url(self._template))
         return self.create_database(template=self._template)
 
+    def journal_database(self) -> str:
+        """The database with the journal's schema that tests empty before they use it."""
+        if self._journal is None:
+            from fairlead.storage.journal.journal import PACKAGE
+            from fairlead.storage.journal.url import parse_journal
+            from fairlead.storage.postgres.schema import migrate_at
+
+            self._journal = self.create_database()
+            migrate_at(parse_journal(self.url(self._journal)).database, PACKAGE)
+        return self._journal
+
     def sorting_options(self) -> str | None:
         """How to create a database whose text order is not that of bytes; None when this machine has no such order."""
         with self.admin() as connection:
@@ -171,6 +196,11 @@ class PostgresServer:
         if isinstance(version, int) and version >= 150000 and "en-US-x-icu" in known:
             return "LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C.UTF-8'"
         return None
+
+    def _own(self, folder: Path) -> None:
+        """Give a folder to whoever runs the server."""
+        if self._account is not None:
+            os.chown(folder, self._account.pw_uid, self._account.pw_gid)
 
     def _run(self, command: list[str]) -> None:
         done = subprocess.run(command, cwd=self.data, capture_output=True, check=False, **self._as_account())
@@ -189,6 +219,29 @@ class PostgresServer:
         pid = self._process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children")
         return [pid, *map(int, children.read_text().split())] if children.exists() else [pid]
+
+
+def run_together(conninfo: str, statements: Iterable[str]) -> None:
+    """Do all or none, on a connection that stays open: to open one takes longer than most tests."""
+    key, together = (conninfo, os.getpid()), "; ".join(statements).encode()
+    if (connection := _kept.pop(key, None)) is not None:
+        try:
+            connection.execute(together)
+        except psycopg.Error:
+            # As when its server was restarted.
+            connection.close()
+        else:
+            _kept[key] = connection
+            return
+    connection = psycopg.connect(conninfo, autocommit=True)
+    connection.execute(together)
+    _kept[key] = connection
+
+
+def hang_up() -> None:
+    """Close the connections that stayed open."""
+    while _kept:
+        _kept.popitem()[1].close()
 
 
 def account() -> pwd.struct_passwd | None:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.servers.postgres import PostgresServer, started
+from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer, started_single
-from tests.storage.postgres.emptying import empty
+from tests.storage.postgres.emptying import empty, empty_journal
 
 _numbers = itertools.count()
 
@@ -29,8 +29,8 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    yield from started()
+def postgres(one_postgres: PostgresServer) -> PostgresServer:
+    return one_postgres
 
 
 @pytest.fixture(scope="session")
@@ -61,5 +61,6 @@ def empty_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
             if kind == "redis":
                 return Place(url)
             databases: PostgresServer = request.getfixturevalue("postgres")
-            # A database of its own each time: what a journal knows is found, too.
-            return Place(url, databases.url(databases.create_database()))
+            journal = databases.url(databases.journal_database())
+            empty_journal(journal)
+            return Place(url, journal)

@@ -5,23 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Iterator
 
-import psycopg
 import pytest
 
-from fairlead.storage.journal.journal import PACKAGE, Journal
+from fairlead.storage.journal.journal import Journal
 from fairlead.storage.journal.url import JournalAddress, parse_journal
-from fairlead.storage.postgres.schema import migrate_at
-from tests.servers.postgres import PostgresServer, started
+from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer, started_single
 from tests.storage.journal.current import CurrentStore
 from tests.storage.journal.noting_memory import NotingMemoryStore
+from tests.storage.postgres.emptying import empty_journal
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[PostgresServer]:
-    yield from started()
+def server(one_postgres: PostgresServer) -> PostgresServer:
+    return one_postgres
 
 
 @pytest.fixture(scope="session")
@@ -37,26 +36,14 @@ def prefix() -> str:
 
 @pytest.fixture(scope="session")
 def shared_url(server: PostgresServer) -> str:
-    url = server.url(server.create_database())
-    migrate_at(parse_journal(url).database, PACKAGE)
-    return url
+    return server.url(server.journal_database())
 
 
 @pytest.fixture
 def url(shared_url: str) -> str:
     """An empty journal."""
-    empty(shared_url)
+    empty_journal(shared_url)
     return shared_url
-
-
-def empty(url: str) -> None:
-    database = parse_journal(url).database
-    with psycopg.connect(database.conninfo, autocommit=True) as connection:
-        for table in ("task", "status", "record"):
-            connection.execute(f'DELETE FROM "{database.schema}".{table}'.encode())
-        connection.execute(f'DELETE FROM "{database.schema}".marked'.encode())
-        connection.execute(f'UPDATE "{database.schema}".mark SET number = 0, whole = true'.encode())
-        connection.execute(f"UPDATE \"{database.schema}\".duty SET until = 0, at = 0, id = '{'0' * 32}'::uuid".encode())
 
 
 @pytest.fixture

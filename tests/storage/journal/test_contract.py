@@ -14,9 +14,9 @@ from fairlead.storage.protocol import Store
 from fairlead.testing.contract import StoreContract
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.strategies import STEADY
-from tests.storage.journal.conftest import empty
 from tests.storage.journal.current import CurrentStore
 from tests.storage.journal.noting_memory import NotingMemoryStore
+from tests.storage.postgres.emptying import empty_journal
 
 
 class TestJournalOverMemory(StoreContract):
@@ -27,7 +27,7 @@ class TestJournalOverMemory(StoreContract):
 def test_a_journal_over_memory_agrees_with_memory(url: str) -> None:
     @asynccontextmanager
     async def opened_empty() -> AsyncIterator[Store]:
-        empty(url)
+        empty_journal(url)
         store = CurrentStore(NotingMemoryStore(), Journal(parse_journal(url)))
         try:
             yield store

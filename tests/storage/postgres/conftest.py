@@ -12,8 +12,8 @@ from tests.storage.postgres.emptying import empty
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[PostgresServer]:
-    yield from started()
+def server(one_postgres: PostgresServer) -> PostgresServer:
+    return one_postgres
 
 
 @pytest.fixture
