@@ -15,6 +15,8 @@ READY := .venv/.ready
 SOURCES = $(wildcard src tests bench examples scripts/*.py)
 PYTEST := $(BIN)/pytest
 ARGS ?=
+# Tests of processes and servers wait most of their time, so twice as many run at once as there are processors.
+AT_ONCE := $(shell n=$$((2 * $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))); echo $$((n < 4 ? 4 : n > 12 ? 12 : n)))
 
 .PHONY: help
 help: ## List the targets
@@ -56,7 +58,7 @@ test: $(READY) ## Everything CI checks: lint, types, imports, all tests
 	@$(MAKE) imports
 	@$(DASHBOARD) --lenient
 	@$(DASHBOARD) test --lenient
-	$(PYTEST) -n 2 --dist loadfile $(ARGS)
+	$(PYTEST) -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: unit
 unit: $(READY) ## The fast tests only (ARGS='-k word' narrows them)

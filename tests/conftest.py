@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import compress, groupby
+from operator import not_
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.order import in_turn
 from tests.servers.postgres import PostgresServer, started
 from tests.servers.watcher import watch
 
@@ -22,6 +25,15 @@ settings.load_profile("steady")
 def pytest_configure() -> None:
     """Nothing that tests start outlives their run."""
     watch()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files begin in an order that keeps the processors busy, where several processes share them."""
+    if hasattr(config, "workerinput"):
+        files = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]
+        slow = [any(test.get_closest_marker("slow") for test in tests) for tests in files]
+        items[:] = in_turn(compress(files, slow), compress(files, map(not_, slow)))
 
 
 @pytest.fixture(scope="session")
