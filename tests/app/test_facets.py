@@ -60,7 +60,7 @@ async def test_single_tasks_are_replayed_discarded_and_cancelled(any_app: Fairle
     assert (await any_app.tasks.discard(second.id)).id == second.id
     with pytest.raises(TaskNotFound):
         await any_app.tasks.get(second.id)
-    with pytest.raises(InvalidTask):
+    with pytest.raises(TaskNotFound):
         await any_app.tasks.get("no id")
 
 
