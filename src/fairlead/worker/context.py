@@ -77,14 +77,17 @@ class TaskContext:
 
     @property
     def id(self) -> str:
+        """The task's id: the same in every attempt."""
         return self._task.id
 
     @property
     def type(self) -> str:
+        """The name of its task type."""
         return self._task.spec.type
 
     @property
     def queue(self) -> str:
+        """The queue it was submitted to."""
         return self._task.spec.queue
 
     @property
