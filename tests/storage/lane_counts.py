@@ -43,6 +43,8 @@ class Crowd(Struct, frozen=True, kw_only=True):
     """The queues have a limit on what runs, which is far off."""
     keyed: bool = False
     """One task has a concurrency key."""
+    keys: int = 0
+    """How many fair keys there are; 0 for tasks that take no turns."""
     aside_first: bool = False
     """What the worker may not take has waited longer than all that it may; otherwise they alternate."""
 
@@ -70,6 +72,7 @@ class Crowd(Struct, frozen=True, kw_only=True):
                 type=self.type_of(number),
                 requires=("gpu",) if self.capability_of_every_second and self.is_aside(number) else (),
                 concurrency_key="one" if self.keyed and number == 0 else None,
+                fair=f"key {number % self.keys}" if self.keys else None,
                 ready_at=NOW - (self.size - number) - earlier,
             )
 

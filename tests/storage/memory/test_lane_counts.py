@@ -19,6 +19,8 @@ Result = TypeVar("Result")
 
 TIMES = {"claim(1)": 5.0, "claim(100)": 7.0}
 """How many times the calls of one lane an operation may take: a claim opens a hundred lanes where it opened one."""
+FAIR_TIMES = {"claim(1)": 6.0, "claim(100)": 8.0}
+"""The same where tasks take turns: a lane is opened in both of its orders."""
 OTHERS = 2.0
 
 
@@ -51,7 +53,14 @@ async def costs(crowd: Crowd) -> dict[str, int]:
     assert len(tasks) == 100
     changes = [a_settle(task, Completed()) for task in tasks]
     found["settle(100)"], _ = await calls(lambda: store.apply(changes))
-    more = [a_task(queue=crowd.queue_of(number), type=crowd.type_of(number)) for number in range(100)]
+    more = [
+        a_task(
+            queue=crowd.queue_of(number),
+            type=crowd.type_of(number),
+            fair=f"key {number % crowd.keys}" if crowd.keys else None,
+        )
+        for number in range(100)
+    ]
     found["submit(100)"], _ = await calls(
         lambda: store.add(more, now=NOW, bounds={task.spec.queue: 1_000_000 for task in more})
     )
@@ -59,10 +68,10 @@ async def costs(crowd: Crowd) -> dict[str, int]:
     return found
 
 
-def too_dear(one: dict[str, int], many: dict[str, int]) -> dict[str, float]:
+def too_dear(one: dict[str, int], many: dict[str, int], times: dict[str, float] = TIMES) -> dict[str, float]:
     """The operations that take more calls than they may, and how many times those of one lane."""
     ratios = {name: many[name] / one[name] for name in one}
-    return {name: round(ratio, 1) for name, ratio in ratios.items() if ratio > TIMES.get(name, OTHERS)}
+    return {name: round(ratio, 1) for name, ratio in ratios.items() if ratio > times.get(name, OTHERS)}
 
 
 @pytest.mark.parametrize("crowd", variants(1_000), ids=lambda crowd: crowd.name)
@@ -75,3 +84,16 @@ async def test_no_operation_feels_how_many_queues_there_are() -> None:
     crowd = Crowd(queues=1_000)
     one = await costs(replace(crowd, queues=1, tasks=crowd.size))
     assert too_dear(one, await costs(crowd)) == {}
+
+
+@pytest.mark.parametrize("crowd", variants(1_000), ids=lambda crowd: crowd.name)
+async def test_nor_where_their_tasks_take_turns(crowd: Crowd) -> None:
+    fair = replace(crowd, keys=7)
+    one = await costs(replace(fair, types=1, tasks=crowd.size))
+    assert too_dear(one, await costs(fair), FAIR_TIMES) == {}
+
+
+async def test_no_operation_feels_how_many_fair_keys_there_are() -> None:
+    one = await costs(Crowd(keys=1, tasks=100_000))
+    many = await costs(Crowd(keys=100_000, tasks=100_000))
+    assert {name: round(many[name] / one[name], 2) for name in one if many[name] > 1.5 * one[name]} == {}

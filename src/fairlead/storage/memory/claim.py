@@ -11,6 +11,7 @@ from fairlead.core.instant import Instant
 from fairlead.core.task import Priority
 from fairlead.storage.claim_limits import LimitGate, PlainFront
 from fairlead.storage.fair_line import FairEntries
+from fairlead.storage.lane_merge import Head
 from fairlead.storage.lane_search import Bound, Entry, Front
 from fairlead.storage.memory.concurrency_keys import Keyed, KeyedFront
 from fairlead.storage.memory.lanes import Kind, LaneGroup, Lanes, ReadyLane
@@ -59,8 +60,8 @@ class ClaimLanes:
         return {priority: heapq.merge(*each) for priority, each in walks.items()}
 
     def open(self, entry: Entry) -> Front | None:
-        if isinstance(entry[2], PlainFront):
-            return entry[2]  # Of fair tasks.
+        if isinstance(entry[2], _LateFront):
+            return entry[2]
         line: ReadyLane = entry[2]
         if self._gate.shut(line.lane):
             return None
@@ -114,26 +115,93 @@ def front_of(line: ReadyLane, keyed: Keyed) -> Front:
 
 
 class FairLanes:
-    """The lanes of fair tasks that a claim may take from, each in both orders."""
+    """The lanes of fair tasks that a claim may take from, each in both orders, by lower bounds of their heads.
+
+    As with other lanes, what it looks at is taken out of the bounds and put back with what is known of it by then.
+    """
 
     def __init__(self, lanes: Lanes, turns: FairTurns, claim: Claim) -> None:
         self._lanes = lanes
         self._turns = turns
         self._claim = claim
+        self._view = claim.types, claim.excluded_types
+        self._out: dict[tuple[ReadyLane, bool], Bound] = {}
+        """The lanes that were looked at by age, or by turn, and their bounds as far as they were not opened."""
+        self._opened: set[tuple[ReadyLane, bool]] = set()
+        self._passed: set[ReadyLane] = set()
 
     def fair_lines(self, queue: str) -> Mapping[Priority, FairEntries]:
-        by_priority: dict[Priority, tuple[list[Entry], list[Entry]]] = {}
-        for line in self._lanes.fair_lanes(self._claim, queue):
-            orders = line.ready, line.turns
-            for entries, order in zip(by_priority.setdefault(line.lane.priority, ([], [])), orders, strict=True):
-                front = PlainFront(line.lane, iter(()) if order is None else order.heads())
-                if front.head is not None:
-                    entries.append((front.head[0], front.head[1], front))
+        lanes = self._lanes.queues.get(queue)
+        groups: dict[Priority, list[LaneGroup]] = {}
+        for group in () if lanes is None else lanes.groups.values():
+            views, priority, requires, fair = group.kind
+            if fair and self._view not in views and self._claim.capabilities.issuperset(requires):
+                groups.setdefault(priority, []).append(group)
         return {
             priority: FairEntries(
-                iter(sorted(by_age, key=itemgetter(0, 1))),
-                iter(sorted(by_turn, key=itemgetter(0, 1))),
+                heapq.merge(*(self._walk(group, by_turn=False) for group in each), key=itemgetter(0, 1)),
+                heapq.merge(*(self._walk(group, by_turn=True) for group in each), key=itemgetter(0, 1)),
                 self._turns.of(queue, priority),
             )
-            for priority, (by_age, by_turn) in by_priority.items()
+            for priority, each in groups.items()
         }
+
+    def _walk(self, group: LaneGroup, *, by_turn: bool) -> Iterator[Entry]:
+        bounds = group.turn_bounds if by_turn else group.bounds
+        while (found := bounds.pop()) is not None:
+            bound, line = found
+            self._out[line, by_turn] = bound
+            if self._claim.admits(line.lane):
+                yield (*bound, _LateFront(self, line, by_turn))
+            else:
+                self._passed.add(line)
+
+    def open(self, line: ReadyLane, *, by_turn: bool) -> PlainFront:
+        """The front of a lane in one of its orders."""
+        self._out.pop((line, by_turn), None)
+        self._opened.add((line, by_turn))
+        order = line.turns if by_turn else line.ready
+        return PlainFront(line.lane, iter(()) if order is None else order.heads())
+
+    def put_back(self) -> None:
+        """Once the claim has chosen: what was looked at is in the index again, by its head if that is known."""
+        for (line, by_turn), bound in self._out.items():
+            self._offer(line, bound, by_turn=by_turn)
+        for line, by_turn in self._opened:
+            order = line.turns if by_turn else line.ready
+            head = None if order is None else order.peek()
+            if head is not None:
+                self._offer(line, (head[0], head[1]), by_turn=by_turn)
+        for line in self._passed:
+            self._lanes.pass_over(line, self._view)
+
+    def _offer(self, line: ReadyLane, bound: Bound, *, by_turn: bool) -> None:
+        if by_turn:
+            line.group.turn_bounds.lower(line, bound)
+        else:
+            self._lanes.offer(line, bound)
+
+
+class _LateFront:
+    """The front of a lane of fair tasks, which is opened when it may be the best."""
+
+    key = ""
+
+    def __init__(self, lanes: FairLanes, line: ReadyLane, by_turn: bool) -> None:
+        self.lane = line.lane
+        self._of = lanes, line, by_turn
+        self._front: PlainFront | None = None
+
+    @property
+    def head(self) -> Head | None:
+        if self._front is None:
+            lanes, line, by_turn = self._of
+            self._front = lanes.open(line, by_turn=by_turn)
+        return self._front.head
+
+    def take(self) -> None:
+        if self._front is not None:
+            self._front.take()
+
+    def close(self, until: Instant) -> None:
+        raise AssertionError(f"lane {self.lane} has no keys")

@@ -62,6 +62,8 @@ class LaneGroup:
         self.size = 0
         """How many lanes there are, with ready tasks or without."""
         self.bounds = LaneBounds[ReadyLane]()
+        self.turn_bounds = LaneBounds[ReadyLane]()
+        """The same by turn, of lanes of fair tasks."""
 
 
 class QueueLanes:
@@ -117,6 +119,7 @@ class Lanes:
             line.ready.push(place)
             if line.turns is not None:
                 line.turns.push((status.turn, task_id))
+                line.group.turn_bounds.lower(line, (status.turn, task_id))
             if not lane.keyed and line.group.bounds.lower(line, place):
                 self.offer_group(line.group, place)
         if state in WAITING:
@@ -143,21 +146,28 @@ class Lanes:
         """Take note that a task has come to the front of a lane of keyed tasks."""
         self.offer(self.queues[lane.queue].lanes[lane], place)
 
-    def pass_over(self, line: ReadyLane, view: View, bound: Bound) -> None:
+    def pass_over(self, line: ReadyLane, view: View, bound: Bound | None = None) -> None:
         """Take note that claims of these types need not look at a lane; who has been left out looks once more."""
         queue = self.queues[line.lane.queue]
         views, priority, requires, fair = line.group.kind
+        known, turn = line.group.bounds.leave(line), line.group.turn_bounds.leave(line)
+        bound = known if bound is None else bound
         views = views | {view} if len(views) < _MOST_VIEWS else frozenset({view})
         self._leave_group(queue, line)
         self._join_group(queue, line, (views, priority, requires, fair))
-        self.offer(line, bound)
+        if bound is not None:
+            self.offer(line, bound)
+        if turn is not None:
+            line.group.turn_bounds.lower(line, turn)
         if len(queue.groups) > _MOST_SETS and len({kind[0] for kind in queue.groups}) > _MOST_SETS:
             for each in queue.lanes.values():
-                known = each.group.bounds.leave(each)
+                known, by_turn = each.group.bounds.leave(each), each.group.turn_bounds.leave(each)
                 self._leave_group(queue, each)
                 self._join_group(queue, each, (_NOBODY, each.lane.priority, each.lane.requires, each.lane.fair))
                 if known is not None:
                     self.offer(each, known)
+                if by_turn is not None:
+                    each.group.turn_bounds.lower(each, by_turn)
 
     def _new_lane(self, queue: QueueLanes, lane: Lane) -> ReadyLane:
         line = ReadyLane(
@@ -178,6 +188,7 @@ class Lanes:
     def _leave_group(self, queue: QueueLanes, line: ReadyLane) -> None:
         group = line.group
         group.bounds.leave(line)
+        group.turn_bounds.leave(line)
         group.size -= 1
         if group.size:
             return
@@ -287,18 +298,6 @@ class Lanes:
         task = self._tasks.get(task_id)
         waits = task is not None and task.status.state is QUEUED and task.status.priority == priority
         return task.status.turn if task is not None and waits else None
-
-    def fair_lanes(self, claim: Claim, queue: str) -> list[ReadyLane]:
-        """The lanes of fair tasks of a queue that a claim may take from."""
-        lanes = self.queues.get(queue)
-        if lanes is None:
-            return []
-        groups = [kind for kind in lanes.groups if kind[3]]
-        if not groups:
-            return []
-        return [
-            line for line in lanes.lanes.values() if line.lane.fair and line.counts[QUEUED] and claim.admits(line.lane)
-        ]
 
     def due(self, now: Instant, limit: int, after: Head | None) -> list[Head]:
         """The alarms that have rung, in order."""

@@ -78,12 +78,14 @@ class Limiter:
         if lanes is not None:
             plain = OpenLanes(front_of(line, self._keyed) for line in lanes if not line.lane.fair)
             taken, turns = choose_fair(claim, plain, gate, fair)
+            fair.put_back()
         else:
             index = ClaimLanes(self._lanes, self._keyed, claim, gate)
             try:
                 taken, turns = choose_fair(claim, index, gate, fair)
             finally:
                 index.put_back()
+                fair.put_back()
         self._turns.reach(turns)
         self._dues.update(gate.dues())
         return taken
