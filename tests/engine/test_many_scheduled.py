@@ -15,7 +15,7 @@ from fairlead.core.submission import Submission
 from fairlead.core.task import State
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.open import open_store
-from fairlead.storage.sqlite.statements import statement
+from fairlead.storage.sqlite.database import statement
 from tests.engine.building import Bench
 from tests.engine.scheduled import fill
 from tests.servers.redis import RedisServer

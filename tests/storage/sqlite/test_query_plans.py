@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.task import State
-from fairlead.storage.sqlite.database import connect
+from fairlead.storage.sqlite.database import connect, statement
 from fairlead.storage.sqlite.read import _listings
-from fairlead.storage.sqlite.statements import statement
 from tests.storage.sections import names
 
 _SORTED = "temporary b-tree"

@@ -13,8 +13,8 @@ from fairlead.core.task import QUEUED, After, State, Task
 from fairlead.storage.sqlite import arrivals, concurrency_keys
 from fairlead.storage.sqlite.arrivals import ADDED, pack
 from fairlead.storage.sqlite.change import standings, status_row
+from fairlead.storage.sqlite.database import statement, write_rows
 from fairlead.storage.sqlite.lanes import LaneChanges, counts_of
-from fairlead.storage.sqlite.statements import statement, write_rows
 from fairlead.storage.steps import counted, host_time
 from fairlead.storage.values import (
     Full,

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.core.task import QUEUED, Task
+from fairlead.storage.sqlite.database import statement
 from fairlead.storage.sqlite.lanes import joined, move_totals
-from fairlead.storage.sqlite.statements import statement
 from fairlead.storage.values import Added, Receipt
 
 UNFILED: Final = 64

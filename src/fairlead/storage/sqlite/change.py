@@ -14,10 +14,9 @@ from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, State, Status
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Removal
 from fairlead.storage.sqlite import arrivals, concurrency_keys
 from fairlead.storage.sqlite.arrivals import pack
-from fairlead.storage.sqlite.database import Connection, Standing
+from fairlead.storage.sqlite.database import Connection, Standing, statement, write_rows
 from fairlead.storage.sqlite.lanes import LaneChanges, counts_of
 from fairlead.storage.sqlite.read import damage_of, unpack_spec, unpack_status
-from fairlead.storage.sqlite.statements import statement, write_rows
 from fairlead.storage.steps import curtailed, ends, extended, host_time, judged, pulse, released
 from fairlead.storage.values import (
     APPLIED,

@@ -15,11 +15,10 @@ from fairlead.storage.lane_search import FEW, Bound, Front
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged
 from fairlead.storage.sqlite import arrivals, concurrency_keys
 from fairlead.storage.sqlite.arrivals import pack
-from fairlead.storage.sqlite.database import Connection
+from fairlead.storage.sqlite.database import Connection, statement, write_rows
 from fairlead.storage.sqlite.lane_heads import FewLanes, LaneRow, ManyLanes, few_lanes, lanes_of_types
 from fairlead.storage.sqlite.lanes import LaneChanges, counts_of
 from fairlead.storage.sqlite.read import damage_of, unpack_spec, unpack_status
-from fairlead.storage.sqlite.statements import statement, write_rows
 from fairlead.storage.steps import claimed, host_time
 from fairlead.storage.values import Claim
 

@@ -23,8 +23,8 @@ from fairlead.storage.claim_limits import (
 )
 from fairlead.storage.lane_merge import Head
 from fairlead.storage.lane_search import Front
+from fairlead.storage.sqlite.database import statement
 from fairlead.storage.sqlite.lane_heads import PlainLane
-from fairlead.storage.sqlite.statements import statement
 from fairlead.storage.values import Claim, Usage, Used
 
 _ANY: Final = Priority.MEDIUM

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
@@ -15,8 +16,8 @@ from fairlead.core.errors import StoreError, StoreFull, StoreMismatch, StoreRead
 from fairlead.core.identity import TaskId
 from fairlead.core.task import Status
 from fairlead.storage.deadline import PATIENCE as PATIENCE
+from fairlead.storage.sql_files import statements_in
 from fairlead.storage.sqlite.file_permissions import create
-from fairlead.storage.sqlite.statements import FOLDER
 
 Standing: TypeAlias = tuple[int, int, Status, str | None]
 """A task's number, its lane, how it stands, and its concurrency key."""
@@ -50,6 +51,15 @@ class Memory:
 Result = TypeVar("Result")
 Subject = TypeVar("Subject")
 
+# Not by `importlib.resources`, which is for packages inside archives and brings in what reads and makes those.
+_FOLDER: Final = Path(__file__).parent
+
+statement: Final = statements_in(_FOLDER / "sql")
+"""The statement of a name."""
+
+_ROWS_AT_ONCE: Final = (100, 10, 1)
+"""Few sizes, so that each is prepared once and found again."""
+
 _APPLICATION_ID: Final = 0x66_6C_65_64
 """Marks the file as ours, so that another program's database is not written into."""
 
@@ -74,11 +84,6 @@ _LINKS_HOLD: Final = 1.0
 _TICK: Final = 100_000_000
 """Nanoseconds within which the system may give two changes of a folder the same time, and much more."""
 _PARTS: Final = 2
-
-_LOCKS: Final = "/proc/locks"
-_WRITE_LOCK: Final = ["POSIX", "ADVISORY", "WRITE"]
-_WRITE_BYTE: Final = 120
-"""The byte of the log's index whose lock a writer holds, by SQLite's file format."""
 
 
 class Connection(sqlite3.Connection):
@@ -182,7 +187,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
 
 @functools.cache
 def _migrations() -> list[str]:
-    return [script.read_text(encoding="utf-8") for script in sorted((FOLDER / "migrations").glob("*.sql"))]
+    return [script.read_text(encoding="utf-8") for script in sorted((_FOLDER / "migrations").glob("*.sql"))]
 
 
 def transact(
@@ -284,26 +289,26 @@ def _check_part(path: str, identity: tuple[int, int] | None) -> tuple[int, int] 
     )
 
 
-def writer_of(path: Path) -> int | None:
-    """The process that holds the lock of writers; None if none does, or if the system does not tell.
+def write_rows(connection: sqlite3.Connection, name: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Run a statement for rows of values, many at a time.
 
-    Asked of the system's list: a look at the file itself would end the locks that this process holds on it.
+    It costs SQLite the same as one by one. But it is one long call, during which the interpreter's other threads run,
+    where one by one they would be in each other's way at every row.
     """
-    try:
-        index = os.stat(f"{path}-shm").st_ino  # noqa: PTH116 - as above
-        with open(_LOCKS, encoding="ascii") as file:  # noqa: PTH123
-            held = [line.split() for line in file]
-    except OSError:
-        return None
-    for lock in held:
-        # 1: POSIX ADVISORY WRITE 1234 fd:00:5678 120 120; a process that waits for a lock has an arrow in front.
-        if lock[1:4] == _WRITE_LOCK and lock[5].endswith(f":{index}") and int(lock[6]) <= _WRITE_BYTE <= _last(lock[7]):
-            return int(lock[4])
-    return None
+    if not rows:
+        return
+    start = 0
+    for size in _ROWS_AT_ONCE:
+        while len(rows) - start >= size:
+            chunk = rows[start : start + size]
+            connection.execute(_for_rows(name, len(chunk[0]), size), list(itertools.chain.from_iterable(chunk)))
+            start += size
 
 
-def _last(word: str) -> float:
-    return float("inf") if word == "EOF" else int(word)
+@functools.cache
+def _for_rows(name: str, columns: int, rows: int) -> str:
+    row = f"({', '.join('?' * columns)})"
+    return statement(name).format(rows=", ".join([row] * rows))
 
 
 def patiently(run: Callable[[Subject], Result], subject: Subject, deadline: float) -> Result:

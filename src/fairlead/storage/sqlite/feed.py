@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from fairlead.core.instant import Instant
 from fairlead.storage.feed_positions import BEFORE_ALL, number_at, position_of, trims
-from fairlead.storage.sqlite.statements import statement
+from fairlead.storage.sqlite.database import statement
 from fairlead.storage.values import FeedEntry
 
 

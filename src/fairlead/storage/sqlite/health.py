@@ -20,8 +20,8 @@ from fairlead.core.health.diagnosis import (
     durability,
     unknown,
 )
+from fairlead.storage.sqlite.database import statement
 from fairlead.storage.sqlite.file_permissions import privacy
-from fairlead.storage.sqlite.statements import statement
 
 CHECKED: Final = 256 * 1024 * 1024
 """Up to how many bytes a file is read through: a larger one would keep the disk busy for too long."""

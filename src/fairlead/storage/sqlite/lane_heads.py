@@ -17,8 +17,8 @@ from fairlead.core.instant import LATEST, Instant
 from fairlead.core.task import Lane, Priority
 from fairlead.storage.claim_limits import LimitGate
 from fairlead.storage.lane_search import Bound, Entry, Front
+from fairlead.storage.sqlite.database import statement
 from fairlead.storage.sqlite.lanes import lane_of, required_by
-from fairlead.storage.sqlite.statements import statement
 from fairlead.storage.values import Claim
 
 NOWHERE: Final[Bound] = (-1, TaskId(""))

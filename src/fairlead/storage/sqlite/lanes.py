@@ -11,7 +11,7 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import QUEUED, Lane, Priority, State
 from fairlead.storage.lane_search import Bound
-from fairlead.storage.sqlite.statements import statement
+from fairlead.storage.sqlite.database import statement
 
 Thing = TypeVar("Thing", bound=Hashable)
 

@@ -18,8 +18,8 @@ from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import Spec, State, Status, Task
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Location, whole
+from fairlead.storage.sqlite.database import statement
 from fairlead.storage.sqlite.lanes import COUNTED, lane_columns, lane_of, required_by
-from fairlead.storage.sqlite.statements import statement
 from fairlead.storage.steps import host_time
 from fairlead.storage.values import Filter, LaneTally, Stretch, Tally
 

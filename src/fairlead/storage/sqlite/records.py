@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from fairlead.storage.sqlite.statements import statement
+from fairlead.storage.sqlite.database import statement
 from fairlead.storage.values import (
     Record,
 )

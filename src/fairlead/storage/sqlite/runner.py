@@ -39,6 +39,11 @@ Operation = Callable[[Connection], Result]
 
 _GROUP_LIMIT: Final = 256
 
+_LOCKS: Final = "/proc/locks"
+_WRITE_LOCK: Final = ["POSIX", "ADVISORY", "WRITE"]
+_WRITE_BYTE: Final = 120
+"""The byte of the log's index whose lock a writer holds, by SQLite's file format."""
+
 
 class Runner(Protocol):
     """Runs operations on one connection."""
@@ -209,6 +214,28 @@ class ThreadRunner:
             # A loop that was closed meanwhile has no one left who waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve, calls)
+
+
+def writer_of(path: Path) -> int | None:
+    """The process that holds the lock of writers; None if none does, or if the system does not tell.
+
+    Asked of the system's list: a look at the file itself would end the locks that this process holds on it.
+    """
+    try:
+        index = os.stat(f"{path}-shm").st_ino  # noqa: PTH116 - as `check_file` does
+        with open(_LOCKS, encoding="ascii") as file:  # noqa: PTH123
+            held = [line.split() for line in file]
+    except OSError:
+        return None
+    for lock in held:
+        # 1: POSIX ADVISORY WRITE 1234 fd:00:5678 120 120; a process that waits for a lock has an arrow in front.
+        if lock[1:4] == _WRITE_LOCK and lock[5].endswith(f":{index}") and int(lock[6]) <= _WRITE_BYTE <= _last(lock[7]):
+            return int(lock[4])
+    return None
+
+
+def _last(word: str) -> float:
+    return float("inf") if word == "EOF" else int(word)
 
 
 def _operate(group: list[_Call], connection: Connection) -> None:

@@ -26,11 +26,11 @@ from fairlead.storage.sqlite import arrivals, change, concurrency_keys, read, re
 from fairlead.storage.sqlite import feed as feeding
 from fairlead.storage.sqlite.add import add
 from fairlead.storage.sqlite.claim import claim as claim_tasks
-from fairlead.storage.sqlite.database import PATIENCE, Connection, connect, transact, writer_of
+from fairlead.storage.sqlite.database import PATIENCE, Connection, connect, transact
 from fairlead.storage.sqlite.file_permissions import privacy
 from fairlead.storage.sqlite.read import Found
 from fairlead.storage.sqlite.read_only import Reader, Refuser, may_write
-from fairlead.storage.sqlite.runner import InlineRunner, Operation, Result, Runner, ThreadRunner
+from fairlead.storage.sqlite.runner import InlineRunner, Operation, Result, Runner, ThreadRunner, writer_of
 from fairlead.storage.sqlite.url import parse
 from fairlead.storage.sqlite.wait import Doorbell
 from fairlead.storage.values import (
