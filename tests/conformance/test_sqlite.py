@@ -23,7 +23,7 @@ from fairlead.testing.clauses.order import OrderClauses
 from fairlead.testing.clauses.read import FindingClauses, ListingClauses
 from fairlead.testing.clauses.records import RecordClauses
 from fairlead.testing.clauses.refusals import RefusingClauses, RemovingClauses
-from fairlead.testing.contract import QuarantineContract, StoreContract
+from fairlead.testing.contract import QuarantineContract, SharingContract, StoreContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.races import Crew, RaceContract, ThreadCrew
@@ -65,7 +65,7 @@ class FileVandal:
         return {**parts, part: change(parts[part])}
 
 
-class TestSqlite(StoreContract, QuarantineContract):
+class TestSqlite(StoreContract, SharingContract, QuarantineContract):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
         async with opened_file(tmp_path / "tasks.db") as store:
@@ -91,6 +91,7 @@ class TestSqliteBlocking(
     ListingClauses,
     RecordClauses,
     FeedClauses,
+    SharingContract,
 ):
     """All but the waiting: a call that blocks would keep its event loop from the one that wakes it."""
 
@@ -100,7 +101,7 @@ class TestSqliteBlocking(
             yield store
 
 
-class TestSqliteByIndex(ClaimingClauses, OrderClauses, RunningLimitClauses, RateLimitClauses):
+class TestSqliteByIndex(ClaimingClauses, OrderClauses, RunningLimitClauses, RateLimitClauses, SharingContract):
     """Claims that go by the index of lane heads, however few lanes there are."""
 
     @pytest.fixture

@@ -38,14 +38,14 @@ _SLACK: Final = 0.05
 OPERATIONS: Final = (
     "add", "claim", "extend", "apply", "get", "due", "find", "search", "find_current", "history", "holder", "tally",
     "count", "usage", "put", "drop", "scan", "publish", "feed", "feed_end", "time", "check", "note", "read", "done",
-    "size", "leave", "count_ends", "forget_unused", "curtail",
+    "size", "leave", "count_ends", "forget_unused", "curtail", "line_keys",
 )  # fmt: skip
 """What a store does of its own accord and at once. Waiting for work and examining a store take as long as they take."""
 
 _LOOKS: Final = frozenset(
     (
         "claim", "extend", "get", "due", "find", "holder", "tally", "count", "usage", "scan", "feed", "feed_end",
-        "curtail", "examine",
+        "curtail", "examine", "line_keys",
     )
 )  # fmt: skip
 """Operations that are given nothing which might not be stored: what they cannot make sense of, the store holds."""

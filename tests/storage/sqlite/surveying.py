@@ -20,7 +20,8 @@ _ARRIVED = "SELECT number, id, lane FROM task WHERE number > (SELECT number FROM
 
 _HIDDEN = """
     SELECT count(*) FROM ready JOIN lane USING (lane)
-    WHERE keyed = 0 AND (head_ready_at IS NULL OR (head_ready_at, head_id) > (ready_at, id))
+    WHERE keyed = 0 AND instr(requires, 'fair turns') = 0
+        AND (head_ready_at IS NULL OR (head_ready_at, head_id) > (ready_at, id))
 """
 """The tasks that a claim by the heads of lanes would overlook."""
 
@@ -28,6 +29,37 @@ _HIDDEN_KEYS = """
     SELECT count(*) FROM front JOIN lane USING (lane)
     WHERE head_ready_at IS NULL OR (head_ready_at, head_id) > (ready_at, id)
 """
+
+_FAIR = """
+    SELECT ready.lane, ready.ready_at, ready.id, ready.number
+    FROM ready JOIN lane USING (lane) WHERE instr(requires, 'fair turns') > 0
+"""
+_TURNS = "SELECT lane, ready_at, id, number FROM turn"
+_UNTURNED = f"SELECT count(*) FROM ({_FAIR} EXCEPT {_TURNS})"
+_STALE_TURNS = f"SELECT count(*) FROM ({_TURNS} EXCEPT {_FAIR})"
+"""Fair tasks that wait without a turn, and turns of tasks that do not wait."""
+
+_KEYS = """
+    SELECT queue, priority, turn.key, count(*) AS waiting, max(turn.turn) AS most
+    FROM turn JOIN lane USING (lane) GROUP BY queue, priority, turn.key
+"""
+_MISCOUNTED_KEYS = f"""
+    SELECT count(*) FROM (
+        SELECT queue, priority, key, waiting FROM ({_KEYS}) EXCEPT SELECT queue, priority, key, waiting FROM line_key
+        UNION ALL
+        SELECT queue, priority, key, waiting FROM line_key EXCEPT SELECT queue, priority, key, waiting FROM ({_KEYS})
+    )
+"""
+_MISCOUNTED_LINES = f"""
+    SELECT count(*) FROM (
+        SELECT queue, priority, sum(waiting) FROM ({_KEYS}) GROUP BY queue, priority
+        EXCEPT SELECT queue, priority, waiting FROM line_turn
+        UNION ALL
+        SELECT queue, priority, waiting FROM line_turn
+        EXCEPT SELECT queue, priority, sum(waiting) FROM ({_KEYS}) GROUP BY queue, priority
+    )
+"""
+_BEHIND = f"SELECT count(*) FROM ({_KEYS}) JOIN line_key USING (queue, priority, key) WHERE last < most"
 
 _MISCOUNTED = """
     SELECT count(*) FROM total
@@ -51,11 +83,16 @@ def survey(path: Path) -> Counter[str]:
             _HIDDEN,
             _HIDDEN_KEYS,
             _MISCOUNTED,
+            _UNTURNED,
+            _STALE_TURNS,
+            _MISCOUNTED_KEYS,
+            _MISCOUNTED_LINES,
+            _BEHIND,
             f"SELECT count(*) FROM status WHERE number IN (SELECT number FROM ({_ARRIVED}))",
             "SELECT count(*) FROM key WHERE id NOT IN (SELECT id FROM task)",
             "SELECT count(*) FROM status WHERE (number, id) NOT IN (SELECT number, id FROM task)",
         ):
-            assert connection.execute(rest).fetchone() == (0,)
+            assert connection.execute(rest).fetchone() == (0,), rest
         return Counter(dict(connection.execute(f"SELECT state, count(*) FROM ({_STANDING}) GROUP BY state")))
 
 

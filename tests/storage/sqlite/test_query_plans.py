@@ -38,7 +38,7 @@ PLANS: dict[str, set[str]] = {
     "limits.look_free": {"look by its primary key"},
     "limits.look_later": set(),
     # Reads one row, if there is one.
-    "limits.looking": {"all of CONSTANT", "all of look_at"},
+    "limits.looking": {"all of CONSTANT", "all of look_at", "all of line_turn"},
     "limits.looking_next": {"look by look_at"},
     "limits.look_wake": set(),
     "limits.running_less": {"running by its primary key"},
@@ -135,6 +135,44 @@ PLANS: dict[str, set[str]] = {
     "arrivals.add": {"lane by sqlite_autoindex_lane_1", "directory by its primary key", *_ARRIVED},
     "change.task_remove": {"task by its primary key"},
     "read.tasks_by_id": {"the ids asked for", *_DIRECTED},
+    "turns.lines": {"line_turn by its primary key"},
+    # The lines in which fair tasks wait, for a claim of many queues.
+    "turns.queues": {"all of line_turn"},
+    "turns.line": {"line_turn by its primary key"},
+    "turns.line_set": set(),
+    "turns.line_forget": {"line_turn by its primary key"},
+    "turns.key": {"line_key by its primary key"},
+    "turns.key_set": set(),
+    "turns.key_forget": {"line_key by its primary key"},
+    "turns.keys_forget": {"line_key by its primary key"},
+    "turns.keys_count": {"line_key by its primary key"},
+    "turns.keys_named": {"the ids asked for", "line_key by its primary key"},
+    # A thousand at most.
+    "turns.keys_most": {"line_key by its primary key", _SORTED},
+    "turns.keys_some": {"line_key by its primary key"},
+    "turns.lanes": {"lane by lane_fair"},
+    "turns.add": set(),
+    "turns.of": {"turn by its primary key"},
+    "turns.remove": {"turn by its primary key"},
+    "turns.take": {"turn by its primary key"},
+    # For one task that cannot be decoded.
+    "turns.find": {"turn by its primary key"},
+    "turns.places": {"turn by its primary key", "ready by its primary key"},
+    "turns.stretch": {"turn by its primary key", "lane by sqlite_autoindex_lane_1"},
+    # After a process of an earlier version has changed who waits.
+    "turns.mend_begin": {"line_key by its primary key"},
+    "turns.mend_bound": {"lane by sqlite_autoindex_lane_1"},
+    "turns.mend_come": {
+        "ready by its primary key",
+        "status by its primary key",
+        "task by its primary key",
+        "turn by its primary key",
+    },
+    "turns.mend_empty": {"line_turn by its primary key", "line_key by its primary key"},
+    "turns.mend_gone": {"turn by its primary key", "ready by its primary key"},
+    "turns.mend_keys": {"lane by lane_fair", "turn by its primary key", _SORTED},
+    "turns.mend_lines": {"line_key by its primary key", "all of counted", "line_turn by its primary key"},
+    "turns.strays": {"all of lane"},
     "read.tasks_due": {"status by status_alarm", "task by its primary key", *_OLDER},
 }
 

@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.storage.open import open_store
 from fairlead.storage.protocol import OneWriter
-from fairlead.storage.sqlite import database
+from fairlead.storage.sqlite import runner
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the locks of its processes")
 
@@ -42,11 +42,11 @@ def test_a_lock_on_all_of_the_file_is_a_writer_s_and_others_are_not(
     (tmp_path / "tasks.db-shm").touch()
     index = (tmp_path / "tasks.db-shm").stat().st_ino
     locks = tmp_path / "locks"
-    monkeypatch.setattr(database, "_LOCKS", str(locks))
+    monkeypatch.setattr(runner, "_LOCKS", str(locks))
 
     def writer(*lines: str) -> int | None:
         locks.write_text("".join(f"{line}\n" for line in lines))
-        return database.writer_of(path)
+        return runner.writer_of(path)
 
     assert writer(f"1: POSIX  ADVISORY  WRITE 71 fd:00:{index} 0 EOF") == 71
     assert writer(f"1: POSIX  ADVISORY  WRITE 72 fd:00:{index} 120 120") == 72
@@ -61,6 +61,6 @@ def test_a_lock_on_all_of_the_file_is_a_writer_s_and_others_are_not(
 
 def test_where_the_system_does_not_tell_there_is_no_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tasks.db-shm").touch()
-    monkeypatch.setattr(database, "_LOCKS", str(tmp_path / "nothing"))
-    assert database.writer_of(tmp_path / "tasks.db") is None
-    assert database.writer_of(tmp_path / "nothing.db") is None
+    monkeypatch.setattr(runner, "_LOCKS", str(tmp_path / "nothing"))
+    assert runner.writer_of(tmp_path / "tasks.db") is None
+    assert runner.writer_of(tmp_path / "nothing.db") is None

@@ -15,6 +15,7 @@ from fairlead.storage.sqlite.arrivals import ADDED, pack
 from fairlead.storage.sqlite.change import standings, status_row
 from fairlead.storage.sqlite.database import statement, write_rows
 from fairlead.storage.sqlite.lanes import LaneChanges, counts_of
+from fairlead.storage.sqlite.turns import FairTurns
 from fairlead.storage.steps import counted, host_time
 from fairlead.storage.values import (
     Full,
@@ -57,6 +58,8 @@ class _Entry:
         self._statuses: list[tuple[object, ...]] = []
         self._entered: list[tuple[int, State]] = []
         self._dependents: list[tuple[object, ...]] = []
+        self._turns = FairTurns(connection)
+        self._fair_lanes: set[int] = set()
         self._states: dict[object, State] = {}
         """How those of this call stand that a task may wait for, as far as anyone has asked."""
 
@@ -86,6 +89,10 @@ class _Entry:
             self._connection.execute(statement("add.key_take"), (*key, spec.id, spec.key_until or 0))
         self._known.add(spec.id)
         number, lane = next(self._numbers), self._lanes_changed.number(task.lane)
+        if spec.fair is not None and spec.concurrency_key is None:
+            self._fair_lanes.add(lane)
+            if status.state is QUEUED:
+                status = self._turns.enter(lane, task.lane, spec.fair, status, spec.id, number)
         ready_at = status.ready_at if status.state is QUEUED else None
         self._tasks.append((number, spec.id, lane, ready_at, spec.concurrency_key, pack(spec), pack(status)))
         if ready_at is None:
@@ -105,6 +112,7 @@ class _Entry:
         arrivals.enter(self._connection, self._filed, self._filed + len(self._tasks))
         write_rows(self._connection, "change.status_set", self._statuses)
         write_rows(self._connection, "add.dependents", self._dependents)
+        self._turns.write()
         self._come()
         for (lane, state), tasks in counts_of(self._entered).items():
             self._lanes_changed.enter(lane, state, tasks)
@@ -115,7 +123,7 @@ class _Entry:
         since = [row[3] for row in self._tasks if row[3] is not None]
         if since and self._lanes_changed.may_lead((min(since), TaskId(""))):
             for _, task_id, lane, ready_at, key, *_ in self._tasks:
-                if ready_at is not None and key is None:
+                if ready_at is not None and key is None and lane not in self._fair_lanes:
                     self._lanes_changed.come(lane, (ready_at, task_id))
 
     def _named(self, after: After) -> dict[TaskId, State] | Missing:

@@ -45,6 +45,7 @@ def may_arrive(tasks: Sequence[Task], bounds: Mapping[str, int]) -> bool:
         and spec.idempotency_key is None
         and spec.concurrency_key is None
         and spec.after is None
+        and spec.fair is None
     )
 
 

@@ -7,16 +7,20 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from fairlead.core.health.quarantine import Fault, is_newer
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, State, Status
+from fairlead.core.queues.fairness import comes_to_be_queued
+from fairlead.core.task import COMPLETED, EXECUTING, QUEUED, Spec, State, Status
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Removal
 from fairlead.storage.sqlite import arrivals, concurrency_keys
 from fairlead.storage.sqlite.arrivals import pack
 from fairlead.storage.sqlite.database import Connection, Standing, statement, write_rows
 from fairlead.storage.sqlite.lanes import LaneChanges, counts_of
 from fairlead.storage.sqlite.read import damage_of, unpack_spec, unpack_status
+from fairlead.storage.sqlite.turns import FairTurns
 from fairlead.storage.steps import curtailed, ends, extended, host_time, judged, pulse, released
 from fairlead.storage.values import (
     APPLIED,
@@ -76,7 +80,7 @@ def apply(connection: Connection, changes: Sequence[Change]) -> tuple[list[Verdi
         before = stored.get(change.id)
         verdict = judged(change, before)
         if verdict is APPLIED:
-            stored.set(change.id, change.status)
+            stored.set(change.id, change.status, before)
             if (
                 awaited
                 and before is not None
@@ -115,6 +119,8 @@ class _Statuses:
         self._memory = connection.memory.current(connection)
         self._read: dict[TaskId, Standing] = {}
         self._changed: dict[TaskId, Status | None] = {}
+        self._lanes_changed = LaneChanges(connection)
+        self._turns = FairTurns(connection)
         self.read(ids)
 
     def read(self, ids: Sequence[TaskId]) -> None:
@@ -131,12 +137,37 @@ class _Statuses:
         standing = self._memory.get(task_id) or self._read.get(task_id)
         return None if standing is None else standing[2]
 
-    def set(self, task_id: TaskId, status: Status | None) -> None:
+    def set(self, task_id: TaskId, status: Status | None, before: Status | None = None) -> None:
+        """Have a task stand like this; `before` is how it stood if it may come to be queued or wait no more."""
+        if before is not None and (before.turn or (status is not None and status.state is QUEUED)):
+            status = self._turned(task_id, before, status)
         self._changed[task_id] = status
+
+    def _turned(self, task_id: TaskId, before: Status, after: Status | None) -> Status | None:
+        """How a task stands with its turn, if it takes any."""
+        number, first, _, key = self._memory.get(task_id) or self._read[task_id]
+        lane = self._lanes_changed.with_priority(first, before.priority)
+        if key is not None or not (named := self._lanes_changed.lane(lane)).fair:
+            return after
+        if comes_to_be_queued(after, before):
+            self._turns.leave(lane, named, before.turn, task_id)
+        if after is None or after.state is not QUEUED:
+            return after
+        if not comes_to_be_queued(before, after):
+            self._turns.stay(lane, before.turn, task_id, after.ready_at)
+            return replace(after, turn=before.turn)
+        lane = self._lanes_changed.with_priority(first, after.priority)
+        fair = _spec_of(self._connection, task_id, number).fair
+        return (
+            after
+            if fair is None
+            else self._turns.enter(lane, self._lanes_changed.lane(lane), fair, after, task_id, number)
+        )
 
     def write(self) -> dict[str, int]:
         """Store what was made of them; how many tasks of each queue became ready."""
-        lanes_changed = LaneChanges(self._connection)
+        lanes_changed = self._lanes_changed
+        self._turns.write()
         moves: list[tuple[int, State, int, State | None]] = []
         updates: list[tuple[object, ...]] = []
         again: list[tuple[object, ...]] = []
@@ -162,7 +193,7 @@ class _Statuses:
                 )
             if status.state is QUEUED:
                 again.append((lane, status.ready_at, task_id, number))
-                if key is None:
+                if key is None and not lanes_changed.lane(lane).fair:
                     lanes_changed.come(lane, (status.ready_at, task_id))
         write_rows(self._connection, "change.status_set", updates)
         write_rows(self._connection, "change.ready_add", again)
@@ -209,6 +240,10 @@ def set_aside(connection: Connection, damage: Damage) -> tuple[Removal, dict[str
     state = State(word)
     connection.memory.current(connection).pop(damage.id, None)
     lanes_changed = LaneChanges(connection)
+    if state is QUEUED and lanes_changed.lane(lane).fair:
+        turns = FairTurns(connection)
+        turns.leave(lane, lanes_changed.lane(lane), 0, damage.id)
+        turns.write()
     if state is QUEUED:
         # When it became ready is in its status alone, and that cannot be decoded.
         connection.execute(statement("change.ready_forget"), (lane, damage.id))
@@ -226,12 +261,16 @@ def set_aside(connection: Connection, damage: Damage) -> tuple[Removal, dict[str
     return Removal.REMOVED, stored.write()
 
 
-def _remove(connection: sqlite3.Connection, task_id: TaskId, number: int) -> None:
+def _spec_of(connection: sqlite3.Connection, task_id: TaskId, number: int) -> Spec:
     packed, packed_status = connection.execute(statement("read.packed_by_number"), (number,)).fetchone()
     try:
-        spec = unpack_spec(packed)
+        return unpack_spec(packed)
     except UNDECODABLE as error:
         raise Damaged([damage_of(task_id, packed_status, packed, error)]) from None
+
+
+def _remove(connection: sqlite3.Connection, task_id: TaskId, number: int) -> None:
+    spec = _spec_of(connection, task_id, number)
     if spec.idempotency_key is not None:
         connection.execute(statement("change.key_free"), (spec.queue, spec.idempotency_key, task_id))
     _erase(connection, task_id, number)

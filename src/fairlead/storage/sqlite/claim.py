@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
 
-from fairlead.core.task import EXECUTING, QUEUED, Lane, Status, Task
-from fairlead.storage.claim_limits import choose
+from fairlead.core.queues.fairness import LineTurns
+from fairlead.core.task import EXECUTING, QUEUED, Lane, Priority, Status, Task
+from fairlead.storage.claim_limits import choose_fair
 from fairlead.storage.lane_merge import Head, merge
 from fairlead.storage.lane_search import FEW, Bound, Front
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged
-from fairlead.storage.sqlite import arrivals, concurrency_keys
+from fairlead.storage.sqlite import arrivals, concurrency_keys, turns
 from fairlead.storage.sqlite.arrivals import pack
 from fairlead.storage.sqlite.database import Connection, statement, write_rows
 from fairlead.storage.sqlite.lane_heads import FewLanes, LaneRow, ManyLanes, few_lanes, lanes_of_types
@@ -34,10 +36,15 @@ def claim(connection: Connection, request: Claim, few: int = FEW) -> list[Task]:
     """A claim looks at each lane and queue where there are no more of them than `few`."""
     arrivals.file(connection)
     request = request.dated(host_time())
-    concurrency_keys.look(connection, request, few)
+    any_fair = concurrency_keys.look(connection, request, few)
     lanes = _few_lanes(connection, request, few)
-    if lanes is None or request.limited or any(row.lane.keyed for row in lanes):
-        choice = _choose(connection, request, lanes, few)
+    if lanes is not None and any(row.lane.fair for row in lanes):
+        for queue in {row.lane.queue for row in lanes if row.lane.fair}:
+            turns.mend(connection, queue)
+        lanes, any_fair = [row for row in lanes if not row.lane.fair], True
+    fair = turns.FairLanes(connection, request, few) if any_fair else None
+    if lanes is None or request.limited or (fair is not None and fair.any) or any(row.lane.keyed for row in lanes):
+        choice = _choose(connection, request, lanes, few, fair)
     else:
         choice = _merge(connection, request, lanes)
     tasks = _store(connection, request, choice)
@@ -72,6 +79,10 @@ class _Choice(Struct):
     """The heads that lanes have then, as far as they are to be stored."""
     keyed: frozenset[int] = frozenset()
     """The lanes of keyed tasks: what was taken of them is no longer in line."""
+    fair: turns.FairLanes | None = None
+    """The lanes of fair tasks: what is taken of them need not be in front."""
+    reached: Mapping[tuple[str, Priority], LineTurns] = {}
+    """How far the turns of fair tasks have come."""
 
 
 def _merge(connection: Connection, request: Claim, rows: list[LaneRow]) -> _Choice:
@@ -84,8 +95,14 @@ def _merge(connection: Connection, request: Claim, rows: list[LaneRow]) -> _Choi
     return _Choice(taken)
 
 
-def _choose(connection: Connection, request: Claim, rows: list[LaneRow] | None, few: int) -> _Choice:
-    """Of any lanes, under limits."""
+def _choose(
+    connection: Connection,
+    request: Claim,
+    rows: list[LaneRow] | None,
+    few: int,
+    fair: turns.FairLanes | None,
+) -> _Choice:
+    """Of any lanes, under limits and by turns."""
     gate = concurrency_keys.gate_of(connection, request)
     keyed: set[int] = set()
 
@@ -99,12 +116,17 @@ def _choose(connection: Connection, request: Claim, rows: list[LaneRow] | None, 
         if rows is None
         else FewLanes(connection, rows, request, gate, open_lane, few)
     )
-    places = choose(request, index, gate)
+    if fair is not None:
+        index.first = fair.queues
+    places, reached = choose_fair(request, index, gate, fair)
     heads = index.correct()
+    if index.strays:
+        turns.mend_strays(connection)
     concurrency_keys.keep_dues(connection, gate)
     numbers = json.dumps([place[2] for place in places])
     bodies = {number: body for number, *body in connection.execute(statement("claim.bodies"), (numbers,))}
-    return _Choice([(*place[:4], *bodies[place[2]]) for place in places], heads, frozenset(keyed))
+    taken = [(*place[:4], *bodies[place[2]]) for place in places]
+    return _Choice(taken, heads, frozenset(keyed), fair, reached)
 
 
 def _store(connection: Connection, request: Claim, choice: _Choice) -> list[Task]:
@@ -112,6 +134,8 @@ def _store(connection: Connection, request: Claim, choice: _Choice) -> list[Task
     tasks: list[Task] = []
     updates: list[tuple[object, ...]] = []
     last: dict[int, tuple[object, ...]] = {}
+    fair: list[tuple[int, Task]] = []
+    fair_lanes = {} if choice.fair is None else choice.fair.opened
     memory = connection.memory.current(connection)
     # Tasks that were submitted together stand alike, and then so do they once they are claimed.
     alike: dict[bytes, tuple[Status, bytearray]] = {}
@@ -131,7 +155,10 @@ def _store(connection: Connection, request: Claim, choice: _Choice) -> list[Task
             continue
         tasks.append(task)
         updates.append((number, task_id, lane, _EXECUTING, status.alarm, packed))
-        if lane not in choice.keyed:
+        if lane in fair_lanes:
+            fair.append((lane, task))
+            memory[task_id] = number, lane, status, None
+        elif lane not in choice.keyed:
             last[lane] = lane, ready_at, task_id
             memory[task_id] = number, lane, status, None
     if met:
@@ -139,6 +166,13 @@ def _store(connection: Connection, request: Claim, choice: _Choice) -> list[Task
     write_rows(connection, "change.status_set", updates)
     # What is taken of a lane is its front.
     connection.executemany(statement("claim.ready_take"), last.values())
+    if choice.fair is not None:
+        choice.fair.take(fair)
+        given = turns.FairTurns(connection)
+        for lane, task in fair:
+            given.count_out(fair_lanes[lane][0].lane, task.spec.fair_key or "")
+        given.reach(choice.reached)
+        given.write()
     return tasks
 
 

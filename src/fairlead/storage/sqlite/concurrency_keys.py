@@ -67,14 +67,18 @@ def forget(connection: sqlite3.Connection, queue: str, lane: int, key: str, stat
         leave(connection, queue, lane, key, Status(state=state, priority=_ANY, ready_at=ready_at, timeout=0), task_id)
 
 
-def look(connection: sqlite3.Connection, claim: Claim, few: int) -> None:
-    """Let the keys of a claim's queues come to the front that may go on by now, or were full by another limit."""
+def look(connection: sqlite3.Connection, claim: Claim, few: int) -> bool:
+    """Let the keys of a claim's queues come to the front that may go on by now, or were full by another limit.
+
+    Whether fair tasks wait in any queue of the file.
+    """
     limits = limits_of(claim)
-    (any_key,) = connection.execute(statement("limits.looking")).fetchone()
+    any_key, any_fair = connection.execute(statement("limits.looking")).fetchone()
     if any_key:
         for queue in limits if len(limits) <= few else _looking(connection):
             if queue in limits:
                 _look(connection, queue, limits[queue].key, claim.at)
+    return bool(any_fair)
 
 
 def gate_of(connection: sqlite3.Connection, claim: Claim) -> LimitGate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import itertools
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from fairlead.core.task import Lane, Priority
 from fairlead.storage.claim_limits import LimitGate
 from fairlead.storage.lane_search import Bound, Entry, Front
 from fairlead.storage.sqlite.database import statement
-from fairlead.storage.sqlite.lanes import lane_of, required_by
+from fairlead.storage.sqlite.lanes import FAIR, lane_of, required_by
 from fairlead.storage.values import Claim
 
 NOWHERE: Final[Bound] = (-1, TaskId(""))
@@ -56,7 +57,7 @@ def few_lanes(connection: sqlite3.Connection, claim: Claim, few: int) -> list[La
             found += connection.execute(statement("lanes.few"), (queue, few + 1 - len(found)))
     if len(found) > few:
         return None
-    return [row for row in map(_row, found) if row.lane.queue in queues and row.queued]
+    return [row for row in map(row_of, found) if row.lane.queue in queues and row.queued]
 
 
 def lanes_of_types(connection: sqlite3.Connection, claim: Claim, few: int) -> list[LaneRow] | None:
@@ -67,10 +68,30 @@ def lanes_of_types(connection: sqlite3.Connection, claim: Claim, few: int) -> li
     found = [
         row for order in claim.queues for row in connection.execute(statement("lanes.of_types"), (order.queue, types))
     ]
-    return [row for row in map(_row, found) if row.queued]
+    return [row for row in map(row_of, found) if row.queued]
 
 
-class FewLanes:
+class _Lanes:
+    """The lanes of one claim."""
+
+    strays = False
+    """Whether it has met fair tasks that a process of an earlier version has queued."""
+
+    def __init__(self) -> None:
+        self.first: Sequence[tuple[Priority, str]] = ()
+        """Queues that are entered before all others, by priority: their lanes are found otherwise."""
+
+    def _first(
+        self, walks: dict[Priority, Iterator[tuple[Instant, TaskId, str]]]
+    ) -> Mapping[Priority, Iterator[tuple[Instant, TaskId, str]]]:
+        """The queues of all lanes, behind those that are entered first."""
+        for priority in {priority for priority, _ in self.first}:
+            first = [(*NOWHERE, queue) for of, queue in self.first if of == priority]
+            walks[priority] = itertools.chain(first, walks.get(priority, ()))
+        return walks
+
+
+class FewLanes(_Lanes):
     """The lanes of one claim, where they are few."""
 
     def __init__(
@@ -82,6 +103,7 @@ class FewLanes:
         open_lane: Open,
         few: int,
     ) -> None:
+        super().__init__()
         self.few = few
         self._connection = connection
         self._keyed: list[tuple[int, Front]] = []
@@ -99,9 +121,11 @@ class FewLanes:
 
     def queues(self) -> Mapping[Priority, Iterator[tuple[Instant, TaskId, str]]]:
         entries = sorted((*row.bound, row.lane.queue) for row in self._rows)
-        return {priority: iter(entries) for priority in {row.lane.priority for row in self._rows}}
+        return self._first({priority: iter(entries) for priority in {row.lane.priority for row in self._rows}})
 
     def open(self, entry: Entry) -> Front | None:
+        if isinstance(entry[2], PlainLane):
+            return entry[2]  # Of fair tasks.
         row: LaneRow = entry[2]
         if self._gate.shut(row.lane):
             return None
@@ -118,7 +142,7 @@ class FewLanes:
         return {}
 
 
-class ManyLanes:
+class ManyLanes(_Lanes):
     """The lanes of one claim, by the index of their heads.
 
     What it meets that is not as the index says is corrected when the claim has chosen.
@@ -127,6 +151,7 @@ class ManyLanes:
     def __init__(
         self, connection: sqlite3.Connection, claim: Claim, gate: LimitGate, open_lane: Open, few: int
     ) -> None:
+        super().__init__()
         self.few = few
         self._connection = connection
         self._claim = claim
@@ -151,9 +176,11 @@ class ManyLanes:
         walks: dict[Priority, list[Iterator[tuple[Instant, TaskId, str]]]] = {}
         for kind in self._kinds("lanes.kind_next_everywhere"):
             walks.setdefault(Priority(kind[1]), []).append(self._walk_queues(kind))
-        return {priority: heapq.merge(*each) for priority, each in walks.items()}
+        return self._first({priority: heapq.merge(*each) for priority, each in walks.items()})
 
     def open(self, entry: Entry) -> Front | None:
+        if isinstance(entry[2], PlainLane):
+            return entry[2]  # Of fair tasks.
         row: LaneRow = entry[2]
         if self._gate.shut(row.lane):
             return None
@@ -186,6 +213,7 @@ class ManyLanes:
         while (found := self._connection.execute(statement(name), (*queue, *kind, LATEST)).fetchone()) is not None:
             kind = found
             shut, _, requires = kind
+            self.strays = self.strays or requires.endswith(FAIR)
             self._sets.add(shut)
             if self._name not in shut.split(",") and self._claim.capabilities.issuperset(required_by(requires)):
                 yield kind
@@ -207,7 +235,7 @@ class ManyLanes:
         size = min(self._claim.limit, self.few) + 2
         while True:
             rows = self._connection.execute(statement("lanes.walk"), (queue, *kind, *at, size)).fetchall()
-            yield from map(_row, rows)
+            yield from map(row_of, rows)
             if len(rows) < size:
                 return
             at = rows[-1][:3]
@@ -236,6 +264,9 @@ class PlainLane(_Counting):
 
     key = ""
 
+    order = "claim.places"
+    """The statement that reads them."""
+
     def __init__(self, connection: sqlite3.Connection, number: int, lane: Lane) -> None:
         self.lane = lane
         self.last: Bound = NOWHERE
@@ -262,13 +293,19 @@ class PlainLane(_Counting):
         raise AssertionError(f"lane {self.lane} has no keys")
 
     def _read(self, after: Bound) -> None:
-        rows = self._connection.execute(statement("claim.places"), (self._number, *after, self._size)).fetchall()
+        rows = self._connection.execute(statement(self.order), (self._number, *after, self._size)).fetchall()
         self._whole = len(rows) < self._size
         self._places = rows[::-1]
         self._size *= 2
 
 
-def _row(found: tuple[Instant, TaskId, int, str, str, str, int, int, int]) -> LaneRow:
+class TurnLane(PlainLane):
+    """The front of a lane of fair tasks, by turn."""
+
+    order = "turns.places"
+
+
+def row_of(found: tuple[Instant, TaskId, int, str, str, str, int, int, int]) -> LaneRow:
     ready_at, task_id, number, queue, kind, requires, priority, keyed, queued = found
     return LaneRow((ready_at, task_id), number, lane_of(queue, kind, requires, priority, keyed), queued)
 

@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
 from fairlead.core.task import QUEUED, Lane, Priority, State
@@ -14,6 +16,9 @@ from fairlead.storage.lane_search import Bound
 from fairlead.storage.sqlite.database import statement
 
 Thing = TypeVar("Thing", bound=Hashable)
+
+FAIR: Final = "fair turns"
+"""What a lane of fair tasks requires last: no capability is called so, and whoever knows of no turns takes nothing."""
 
 COUNTED: Final = tuple(State)
 """The order of the count columns."""
@@ -63,7 +68,7 @@ class LaneChanges:
         lane = self.lane(number)
         if lane.priority == priority:
             return number
-        return self.number(Lane(lane.queue, lane.type, lane.requires, priority, lane.keyed))
+        return self.number(replace(lane, priority=priority))
 
     def enter(self, number: int, state: State, tasks: int) -> None:
         """Take note that tasks have come to be in a lane and a state."""
@@ -144,7 +149,8 @@ def counts_of(things: Iterable[Thing]) -> dict[Thing, int]:
 
 def lane_columns(lane: Lane) -> tuple[str, str, str, int, bool]:
     """What a lane is found by."""
-    return lane.queue, lane.type, joined(lane.requires), int(lane.priority), lane.keyed
+    requires = (*lane.requires, FAIR) if lane.fair else lane.requires
+    return lane.queue, lane.type, joined(requires), int(lane.priority), lane.keyed
 
 
 joined: Final = ",".join
@@ -154,7 +160,9 @@ joined: Final = ",".join
 @functools.lru_cache(maxsize=1024)
 def lane_of(queue: str, kind: str, requires: str, priority: int, keyed: int) -> Lane:
     """A lane from its columns."""
-    return Lane(queue, kind, required_by(requires), Priority(priority), bool(keyed))
+    required = required_by(requires)
+    fair = required[-1:] == (FAIR,)
+    return Lane(queue, kind, required[:-1] if fair else required, Priority(priority), bool(keyed), fair)
 
 
 def required_by(column: str) -> tuple[str, ...]:

@@ -140,10 +140,11 @@ def tally(connection: sqlite3.Connection) -> Tally:
 
 
 def count(connection: sqlite3.Connection, stretches: Sequence[Stretch], most: int | None) -> list[int]:
-    query, limit = statement("read.stretch"), -1 if most is None else most
+    by_age, by_turn, limit = statement("read.stretch"), statement("turns.stretch"), -1 if most is None else most
     rows = [
         connection.execute(
-            query, (*lane_columns(each.lane), *astuple(each.start), *astuple(each.end), limit)
+            by_turn if each.by_turn else by_age,
+            (*lane_columns(each.lane), *astuple(each.start), *astuple(each.end), limit),
         ).fetchone()
         for each in stretches
     ]

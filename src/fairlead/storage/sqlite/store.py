@@ -18,11 +18,11 @@ from fairlead.core.errors import FairleadError
 from fairlead.core.health.diagnosis import Examination, Finding
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant, Span
-from fairlead.core.task import Task
+from fairlead.core.task import Priority, Task
 from fairlead.storage.deadline import Budget, timed_store
 from fairlead.storage.lane_search import FEW
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Damaged, Location, Quarantine, Removal
-from fairlead.storage.sqlite import arrivals, change, concurrency_keys, read, records
+from fairlead.storage.sqlite import arrivals, change, concurrency_keys, read, records, turns
 from fairlead.storage.sqlite import feed as feeding
 from fairlead.storage.sqlite.add import add
 from fairlead.storage.sqlite.claim import claim as claim_tasks
@@ -39,6 +39,7 @@ from fairlead.storage.values import (
     Claim,
     FeedEntry,
     Filter,
+    LineKeys,
     Pulse,
     Receipt,
     Record,
@@ -144,6 +145,10 @@ class SqliteStore:
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         return await self._reader.run(partial(concurrency_keys.usage, queue=queue, task_type=task_type, key=key))
+
+    async def line_keys(self, queue: str, priority: Priority, *, named: Sequence[str] = (), most: int = 0) -> LineKeys:
+        asked = partial(turns.line_keys, queue=queue, priority=priority, named=named, most=most)
+        return await self._reader.run(asked)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._change(partial(records.put, kind=kind, name=name, value=value, expected=expected))

@@ -68,8 +68,8 @@ WHERE queue = ?1 AND key = ?2 AND NOT EXISTS (
 SELECT lane FROM lane INDEXED BY lane_keyed WHERE queue = ? AND keyed > 0 AND queued > 0
 
 -- name: limits.looking
--- Whether any key is to be looked at.
-SELECT EXISTS (SELECT 1 FROM look)
+-- Whether any key is to be looked at, and whether any fair task waits.
+SELECT EXISTS (SELECT 1 FROM look), EXISTS (SELECT 1 FROM line_turn)
 
 -- name: limits.looking_next
 -- The next queue that has keys to be looked at. Parameters: the one before.
