@@ -54,6 +54,11 @@ def test_it_keeps_its_wait_and_its_budgets() -> None:
     assert (status.attempts, status.retries, status.crashes) == (2, 1, 1)
 
 
+def test_turns_are_given_anew() -> None:
+    for task in (a_task(fair="A"), executing()):
+        assert rebuilt(Task(task.spec, replace(task.status, turn=5)), LATER, rules=RULES).turn == 0
+
+
 def test_its_history_says_who_had_it() -> None:
     entry = rebuilt(executing(), LATER, rules=RULES).history[-1]
     assert (entry.at, entry.reason, entry.worker, entry.attempt) == (LATER, Reason.HANDED_BACK, "worker-1", 2)

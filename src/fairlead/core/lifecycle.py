@@ -116,12 +116,14 @@ def rebuilt(task: Task, now: Instant, *, rules: Rules) -> Status:
     """How a task stands that is put back into a store that has lost it.
 
     What waited or has ended stands as it did. An attempt under way goes on without its store or died with it: its lease
-    is void, and the task waits again as if handed back, with the wait it had and no retry spent.
+    is void, and the task waits again as if handed back, with the wait it had and no retry spent. Turns are given anew:
+    nobody remembers how far they had come.
     """
-    if task.status.state is not State.EXECUTING:
-        return task.status
-    # Nobody said so: what the last holder said, if anything, must not be taken for this.
-    return _handed_back(task, None, now, rules, 0)
+    status = task.status
+    if status.state is State.EXECUTING:
+        # Nobody said so: what the last holder said, if anything, must not be taken for this.
+        status = _handed_back(task, None, now, rules, 0)
+    return replace(status, turn=0) if status.turn else status
 
 
 def settlement(lease: Lease, outcome: Outcome) -> str:

@@ -11,7 +11,7 @@ from hypothesis import settings
 from fairlead.storage.journal.journal import Journal
 from fairlead.storage.journal.url import parse_journal
 from fairlead.storage.protocol import Store
-from fairlead.testing.contract import StoreContract
+from fairlead.testing.contract import SharingContract, StoreContract
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.strategies import STEADY
 from tests.storage.journal.current import CurrentStore
@@ -19,7 +19,7 @@ from tests.storage.journal.noting_memory import NotingMemoryStore
 from tests.storage.postgres.emptying import empty_journal
 
 
-class TestJournalOverMemory(StoreContract):
+class TestJournalOverMemory(StoreContract, SharingContract):
     pass
 
 

@@ -80,6 +80,23 @@ class TestRebuild:
         assert await empty.get([task.id]) == [task]
         assert task.status.retries == 1
 
+    async def test_turns_are_given_anew(
+        self, store: CurrentStore, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Page by page, in the order in which tasks wait: a key that comes then is not behind what others had."""
+        monkeypatch.setattr(rebuilding, "BATCH", 5)
+        tasks = [a_task(fair=key) for key in "AAAAAAAAAAAAAAAAAAB"]
+        await add(store, *tasks)
+        await store.claim(a_claim(limit=5))
+        await Flusher(store.hot, journal).all()
+        empty = NotingMemoryStore()
+        await rebuild(empty, journal)
+        over = CurrentStore(empty, journal)
+        await add(over, a_task(fair="C"))
+        again = await over.claim(a_claim(limit=20))
+        assert [task.spec.fair_key for task in again][:4] == ["A", "B", "C", "A"]
+        assert ids([task for task in again if task.spec.fair_key == "A"]) == ids(tasks[:18])
+
     async def test_what_was_executing_waits_again_and_its_holder_is_refused(
         self, store: CurrentStore, journal: Journal
     ) -> None:

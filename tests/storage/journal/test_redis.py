@@ -27,7 +27,7 @@ from fairlead.storage.protocol import Store
 from fairlead.storage.redis.outbox import open_noting_redis
 from fairlead.storage.values import Filter
 from fairlead.testing.builders import NOW, a_claim, a_removal, a_task, some_tasks
-from fairlead.testing.contract import QuarantineContract, StoreContract
+from fairlead.testing.contract import QuarantineContract, SharingContract, StoreContract
 from fairlead.testing.races import Crew, RaceContract, ThreadCrew
 from fairlead.testing.steps import add, apply_one, claim_one, ids, settle
 from fairlead.testing.vandalism import Change, Part, Vandal, emptied, flipped, newer
@@ -47,7 +47,7 @@ async def opened(redis: RedisServer, prefix: str, address: JournalAddress) -> As
         await store.close()
 
 
-class TestJournalOverRedis(StoreContract, QuarantineContract):
+class TestJournalOverRedis(StoreContract, SharingContract, QuarantineContract):
     remembered = True
 
     @pytest.fixture

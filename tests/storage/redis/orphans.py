@@ -70,6 +70,7 @@ def _check_slot(server: RedisServer, base: bytes, suffixes: set[bytes]) -> None:
         expected |= {b"n", b"d"}
     expected |= _check_trees(ask, tasks)
     expected |= _check_concurrency_keys(ask, tasks)
+    expected |= _check_turns(ask, tasks)
     awaited = {suffix for suffix in suffixes if suffix.startswith(b"v") and len(suffix) == 17}
     if awaited:
         assert {b"v" + parent for parent in ask("SMEMBERS", b"v")} == awaited
@@ -144,3 +145,25 @@ def _check_concurrency_keys(ask: Any, tasks: dict[bytes, Task]) -> set[bytes]:
             assert first in front or key in looks, f"the first task of key {key!r} is out of sight for ever"
             assert front <= tasks.keys()
     return expected
+
+
+def _check_turns(ask: Any, tasks: dict[bytes, Task]) -> set[bytes]:
+    """The turns of fair tasks, and how many tasks of each key wait in each line."""
+    names = Keys("x")
+    turns: dict[bytes, dict[bytes, int]] = {}
+    waiting: dict[bytes, Counter[bytes]] = {}
+    for binary, task in tasks.items():
+        spec, status = task.spec, task.status
+        if status.state is State.QUEUED and spec.takes_turns and spec.fair is not None:
+            turns.setdefault(b"x" + names.kind(spec).lanes[status.priority].encode(), {})[binary] = status.turn
+            line = b"u%d" % status.priority + spec.queue.encode()
+            waiting.setdefault(line, Counter())[spec.fair.key.encode()] += 1
+    for suffix, wanted in turns.items():
+        entries = ask("ZRANGE", suffix, 0, -1, "WITHSCORES")
+        assert dict(zip(entries[::2], map(int, entries[1::2]), strict=True)) == wanted, suffix
+    for suffix, counts in waiting.items():
+        fields = ask("HGETALL", suffix)
+        stored = dict(zip(fields[::2], fields[1::2], strict=True))
+        assert int.from_bytes(stored.pop(b"l")[14:], "big") == counts.total(), suffix
+        assert {key[1:]: int.from_bytes(value[7:], "big") for key, value in stored.items()} == counts, suffix
+    return {*turns, *waiting}

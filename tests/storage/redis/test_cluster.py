@@ -17,7 +17,7 @@ from fairlead.storage.redis.keys import Keys, hash_slot
 from fairlead.storage.redis.store import open_redis
 from fairlead.storage.values import Added, Apart
 from fairlead.testing.builders import NOW, a_beat, a_claim, a_dependent, a_task
-from fairlead.testing.contract import QuarantineContract, StoreContract
+from fairlead.testing.contract import QuarantineContract, SharingContract, StoreContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.races import RaceContract
@@ -37,7 +37,7 @@ SAME_SLOT = "default-13028"
 """A queue that is in the slot of the default queue."""
 
 
-class TestRedisCluster(StoreContract, QuarantineContract):
+class TestRedisCluster(StoreContract, SharingContract, QuarantineContract):
     other = SAME_SLOT
 
     @pytest.fixture

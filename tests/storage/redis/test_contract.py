@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.storage.protocol import Store
 from fairlead.storage.redis.store import open_redis
-from fairlead.testing.contract import QuarantineContract, StoreContract
+from fairlead.testing.contract import QuarantineContract, SharingContract, StoreContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.races import RaceContract
@@ -22,7 +22,7 @@ from tests.storage.redis.vandal import ServerVandal
 _numbers = itertools.count()
 
 
-class TestRedis(StoreContract, QuarantineContract):
+class TestRedis(StoreContract, SharingContract, QuarantineContract):
     @pytest.fixture
     async def store(self, single: RedisServer, prefix: str) -> AsyncIterator[Store]:
         store = await open_redis(single.url(prefix=prefix))

@@ -25,7 +25,7 @@ from msgspec import Struct
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.task import State, Task
-from fairlead.storage.protocol import Examined, Quarantining, Store
+from fairlead.storage.protocol import Examined, Quarantining, Sharing, Store
 from fairlead.storage.values import Change, Receipt, Verdict
 
 ROOT: Final = -1
@@ -86,7 +86,7 @@ class Outbox(Protocol):
 
 
 @runtime_checkable
-class HotStore(Store, Outbox, Examined, Quarantining, Protocol):
+class HotStore(Store, Outbox, Examined, Quarantining, Sharing, Protocol):
     """A store that can have a journal behind it."""
 
     async def add(

@@ -87,7 +87,12 @@ class Rebuilding:
             async with turn:
                 found = await read(rows, after)
                 after = found.end or after
-            await self._put(rows, found.tasks)
+                fair = any(task.spec.takes_turns for task in found.tasks)
+                if fair:
+                    # Turns are given in the order in which tasks come.
+                    await self._put(rows, sorted(found.tasks, key=_by_age))
+            if not fair:
+                await self._put(rows, found.tasks)
             return found.end is not None
 
         async def pages() -> None:
@@ -121,6 +126,10 @@ class Rebuilding:
             if new := slots - self._opened:
                 await self._open_slots(new)
                 self._opened |= new
+
+
+def _by_age(task: Task) -> tuple[Instant, TaskId]:
+    return task.status.ready_at, task.id
 
 
 def _in_state(state: State) -> Read:

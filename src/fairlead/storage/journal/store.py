@@ -36,7 +36,7 @@ from fairlead.core.health.diagnosis import Examination
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import SECOND, Instant, Span
 from fairlead.core.settings import Rules
-from fairlead.core.task import Entry, State, Task
+from fairlead.core.task import Entry, Priority, State, Task
 from fairlead.storage.credentials import Credentials, with_credentials
 from fairlead.storage.deadline import Budget, patience_of, share, timed, timed_store
 from fairlead.storage.journal import health
@@ -61,6 +61,7 @@ from fairlead.storage.values import (
     Held,
     KeyUnknown,
     Known,
+    LineKeys,
     Pulse,
     Receipt,
     Record,
@@ -232,6 +233,9 @@ class JournalStore:
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         return await (await self._current()).usage(queue, task_type, key)
+
+    async def line_keys(self, queue: str, priority: Priority, *, named: Sequence[str] = (), most: int = 0) -> LineKeys:
+        return await (await self._current()).line_keys(queue, priority, named=named, most=most)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         await self._incarnation.admit()

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import PLACE, TaskId, slot_of_id
 from fairlead.core.instant import Instant
-from fairlead.core.task import QUEUED, After, State, Task
+from fairlead.core.task import QUEUED, After, State, Status, Task
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, Word
-from fairlead.storage.redis.keys import CODES, Keys, Kind, id_bytes, id_text, moment_word, task_value
+from fairlead.storage.redis.keys import CODES, Keys, Kind, encode, id_bytes, id_text, moment_word, task_value
 from fairlead.storage.redis.scripts import cut
 from fairlead.storage.redis.slot_registry import Registry
 from fairlead.storage.values import Added, Apart, Full, KeyHeld, KeyUnknown, Known, Missing, Receipt
 
 _Entry: TypeAlias = tuple[int, Task, Kind, bytes]
 """A task to add: its place among the tasks given, itself, its kind and its value."""
+
+_HOW: Final = {(False, False): "", (True, False): "k", (False, True): "f"}
+"""What is special about the tasks of a kind, by whether they have concurrency keys and whether they take turns."""
+_TURN: Final = Status.__struct_fields__.index("turn")
 
 _ADDED: Final = Added()
 _KNOWN: Final = Known()
@@ -160,6 +164,7 @@ def _are_ready(tasks: Sequence[Task]) -> bool:
             or status.alarm is not None
             or spec.idempotency_key is not None
             or spec.concurrency_key is not None
+            or spec.fair is not None
             or spec.after is not None
         ):
             return False
@@ -225,7 +230,7 @@ def _add_call(
     keyed = any(entry[1].spec.idempotency_key is not None for entry in chunk)
     words: list[Word] = [moment_word(now), mark if mark is not None and keyed else "", len(kinds)]
     for kind in kinds.values():
-        words += (kind.digest, kind.queue, kind.descriptor, bounds.get(kind.queue, ""), 1 if kind.keyed else "")
+        words += (kind.digest, kind.queue, kind.descriptor, bounds.get(kind.queue, ""), _HOW[kind.keyed, kind.fair])
     for _, task, kind, value in chunk:
         spec, status = task.spec, task.status
         key = spec.idempotency_key
@@ -243,6 +248,11 @@ def _add_call(
             "" if key is None else f"{spec.key_until or 0} {spec.queue} {key}",
             value,
         )
+        if kind.fair:
+            # The turn is put between them.
+            tail = b"".join(map(encode, astuple(status)[_TURN + 1 :]))
+            end = len(value) - len(tail)
+            words[-1:] = (value[: end - len(encode(status.turn))], status.turn, tail)
     return Call(base, words, scripts.ADD, size=sum(map(_size, chunk)))
 
 

@@ -6,7 +6,8 @@ and what is best is taken where it is. A task that someone else took meanwhile i
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -14,20 +15,29 @@ from msgspec.structs import replace
 from fairlead.core.errors import StoreError
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import SECOND, Instant
+from fairlead.core.queues.fairness import LineTurns
 from fairlead.core.queues.limits import NO_LIMITS
 from fairlead.core.queues.order import passed_after
-from fairlead.core.task import Lane, Task
+from fairlead.core.task import Lane, Priority, Task
+from fairlead.storage.claim_limits import OpenLanes, PlainFront
+from fairlead.storage.fair_line import FairEntries
 from fairlead.storage.lane_merge import Head, merge
+from fairlead.storage.lane_search import Entry, LaneSearch
 from fairlead.storage.quarantine import Quarantine
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, Word
-from fairlead.storage.redis.keys import Keys, encode, id_text, lane_of, moment_word, tasks_in
+from fairlead.storage.redis.keys import Keys, encode, id_text, lane_of, line_turns, moment_word, tasks_in
 from fairlead.storage.redis.scripts import CLAIM_CHUNK, Writers
 from fairlead.storage.values import Claim, QueueOrder
 
 Kind: TypeAlias = tuple[str, str]
 """A queue and a task type in it."""
+
+_TurnsOf: TypeAlias = tuple[list[tuple[Lane, Iterator[Head]]], dict[tuple[str, Priority], LineTurns]]
+"""The first fair tasks of lanes by their turns, and how far the turns of each line have come."""
+_Served: TypeAlias = tuple[Lane, LineTurns]
+"""The lane of a task that is served by its turn, and how far those of its line have come then."""
 
 _LOOKS: Final = 5
 """How often a claim looks when others are quicker."""
@@ -64,16 +74,21 @@ class Spread:
             if wanted <= 0:
                 break
             lanes = await self._lanes(claim, shut, paused)
-            limited = claim.limited or any(lane.keyed for lane, _ in lanes)
+            limited = claim.limited or any(lane.keyed or lane.fair for lane, _ in lanes)
             if limited:
                 wanted = 1  # what is best after it may come to light only when it is taken
-            heads = await self._heads(claim, lanes, wanted, paused, first=look == 0)
+            lanes = await self._look(claim, lanes, paused, first=look == 0)
+            heads = await self._heads(lanes, wanted)
             dated = replace(_tables_turned(turned(claim, tasks), len(tasks)), limit=wanted).dated(
                 await self._time(claim)
             )
-            chosen: list[TaskId] = [head[1] for head in merge(dated, heads)]
+            served: _Served | None = None
+            if any(lane.fair for lane, _ in lanes):
+                chosen, served = _choose_fair(dated, heads, await self._turns(lanes))
+            else:
+                chosen = [head[1] for head in merge(dated, heads)]
             if limited:
-                found, closed = await self._take_limited(claim, chosen, paused)
+                found, closed = await self._take_limited(claim, chosen, served, paused)
                 shut |= closed
             else:
                 found = await self._take(claim, chosen, paused)
@@ -97,26 +112,52 @@ class Spread:
             if claim.admits(lane := lane_of(descriptor, name[8:])) and (lane.queue, lane.type) not in shut
         ]
 
-    async def _heads(
-        self, claim: Claim, lanes: Sequence[tuple[Lane, bytes]], count: int, paused: set[bytes], *, first: bool
-    ) -> list[tuple[Lane, Iterator[Head]]]:
-        """The first tasks of each lane."""
-        keyed = {lane.queue for lane, _ in lanes if lane.keyed}
-        if keyed and first:
-            looks = [
-                Call(base, (moment_word(claim.now), *(order.queue, *limit_words(order))), scripts.LOOK)
-                for order, base in ((order, self._base(order.queue)) for order in claim.queues)
-                if order.queue in keyed
-            ]
-            await self._run(looks, paused)
+    async def _look(
+        self, claim: Claim, lanes: list[tuple[Lane, bytes]], paused: set[bytes], *, first: bool
+    ) -> list[tuple[Lane, bytes]]:
+        """The lanes whose tasks may stand for their lines; keys that may go on come to the front, on the first look."""
+        fair = {lane.queue for lane, _ in lanes if lane.fair}
+        seen_to = fair | {lane.queue for lane, _ in lanes if lane.keyed and first}
+        if not seen_to:
+            return lanes
         calls = [
-            Call(base, ("ZRANGE", base + (b"f" if lane.keyed else b"l") + name, 0, count - 1, "WITHSCORES"))
-            for lane, name, base in ((lane, name, self._base(lane.queue)) for lane, name in lanes)
+            Call(
+                self._base(order.queue),
+                (moment_word(claim.now), order.queue, *limit_words(order), 1 if order.queue in fair else ""),
+                scripts.LOOK,
+            )
+            for order in claim.queues
+            if order.queue in seen_to
+        ]
+        shut = {(reply[0].decode(), each.decode()) for reply in await self._run(calls, paused) for each in reply[1:]}
+        return [
+            (lane, name) for lane, name in lanes if (lane.queue, "") not in shut and (lane.queue, lane.type) not in shut
+        ]
+
+    async def _heads(self, lanes: Sequence[tuple[Lane, bytes]], count: int) -> list[tuple[Lane, Iterator[Head]]]:
+        """The first tasks of each lane."""
+        return await self._firsts([(lane, b"f" if lane.keyed else b"l", name) for lane, name in lanes], count)
+
+    async def _turns(self, lanes: Sequence[tuple[Lane, bytes]]) -> _TurnsOf:
+        """The fair tasks whose turn it is in each lane, and how far the turns of their lines have come."""
+        fair = [(lane, name) for lane, name in lanes if lane.fair]
+        fronts = await self._firsts([(lane, b"x", name) for lane, name in fair], 1)
+        lines = list({(lane.queue, lane.priority) for lane, _ in fair})
+        names = [self._keys.line(queue, priority) for queue, priority in lines]
+        replies = await self._client.run([Call(name, ("HGET", name, "l")) for name in names], repeatable=True)
+        return fronts, {line: line_turns(stored) for line, stored in zip(lines, replies, strict=True)}
+
+    async def _firsts(
+        self, lanes: Sequence[tuple[Lane, bytes, bytes]], count: int
+    ) -> list[tuple[Lane, Iterator[Head]]]:
+        calls = [
+            Call(base, ("ZRANGE", base + of + name, 0, count - 1, "WITHSCORES"))
+            for base, of, name in ((self._base(lane.queue), of, name) for lane, of, name in lanes)
         ]
         replies = await self._client.run(calls, repeatable=True) if calls else []
         return [
             (lane, iter([(int(float(score)), id_text(binary)) for binary, score in zip(r[::2], r[1::2], strict=True)]))
-            for (lane, _), r in zip(lanes, replies, strict=True)
+            for (lane, _, _), r in zip(lanes, replies, strict=True)
         ]
 
     async def _run(self, calls: Sequence[Call], paused: set[bytes]) -> list[Reply]:
@@ -136,7 +177,7 @@ class Spread:
         return [each for reply in await self._run(calls, paused) for each in reply]
 
     async def _take_limited(
-        self, claim: Claim, chosen: Sequence[TaskId], paused: set[bytes]
+        self, claim: Claim, chosen: Sequence[TaskId], served: _Served | None, paused: set[bytes]
     ) -> tuple[list[bytes], set[Kind]]:
         """What was taken, as `tasks_in` reads it, and the types of queues that let no more start for now."""
         words = {
@@ -144,7 +185,11 @@ class Spread:
             for base in {self._base(order.queue) for order in claim.queues}
         }
         calls = [
-            Call(base, (*_lease(claim), len(words[base]) // 3, *words[base], *ids), self._writers.take_limited)
+            Call(
+                base,
+                (*_lease(claim), *_served_words(served), len(words[base]) // 3, *words[base], *ids),
+                self._writers.take_limited,
+            )
             for base, ids in self._by_base(chosen)
         ]
         taken: list[bytes] = []
@@ -172,6 +217,64 @@ class Spread:
         for task_id in chosen:
             by_slot.setdefault(slot_of_id(task_id), []).append(bytes.fromhex(task_id))
         return [(self._keys.base(slot), ids) for slot, ids in by_slot.items()]
+
+
+def _choose_fair(
+    claim: Claim, heads: Sequence[tuple[Lane, Iterator[Head]]], turns: _TurnsOf
+) -> tuple[list[TaskId], _Served | None]:
+    """The task that a claim takes first, and how its line stands then."""
+    by_turn, lines = turns
+    others = OpenLanes(PlainFront(lane, each) for lane, each in heads if not lane.fair)
+    others.few = len(claim.queues)  # of fair tasks alone they may be, too
+    fair = _FairHeads([(lane, each) for lane, each in heads if lane.fair], by_turn, lines)
+    search = LaneSearch(claim, others, lambda _: False, fair)
+    front = search.best(0)
+    if front is None or front.head is None:
+        return [], None
+    lane, task_id = front.lane, front.head[1]
+    search.served(lane.queue)
+    line = lane.queue, lane.priority
+    after = search.turns().get(line)
+    return [task_id], None if after is None or after == lines.get(line) else (lane, after)
+
+
+class _FairHeads:
+    """The heads of lanes of fair tasks, in both orders."""
+
+    def __init__(
+        self,
+        by_age: Sequence[tuple[Lane, Iterator[Head]]],
+        by_turn: Sequence[tuple[Lane, Iterator[Head]]],
+        lines: Mapping[tuple[str, Priority], LineTurns],
+    ) -> None:
+        self._by_age, self._by_turn = [[PlainFront(*each) for each in heads] for heads in (by_age, by_turn)]
+        self._lines = lines
+
+    def fair_lines(self, queue: str) -> Mapping[Priority, FairEntries]:
+        """See `FairSource`."""
+        return {
+            priority: FairEntries(
+                self._entries(self._by_age, queue, priority), self._entries(self._by_turn, queue, priority), turns
+            )
+            for (of, priority), turns in self._lines.items()
+            if of == queue
+        }
+
+    def _entries(self, fronts: Sequence[PlainFront], queue: str, priority: Priority) -> Iterator[Entry]:
+        entries = [
+            (front.head[0], front.head[1], front)
+            for front in fronts
+            if front.head is not None and (front.lane.queue, front.lane.priority) == (queue, priority)
+        ]
+        return iter(sorted(entries, key=itemgetter(0, 1)))
+
+
+def _served_words(served: _Served | None) -> tuple[Word, ...]:
+    """The line in which a task is served by its turn, as take_limited.lua is told of it."""
+    if served is None:
+        return "", 0, 0
+    lane, turns = served
+    return f"{int(lane.priority)}{lane.queue}", turns.reached, turns.others
 
 
 def limit_words(order: QueueOrder) -> tuple[Word, ...]:

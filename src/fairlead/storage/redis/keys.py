@@ -9,7 +9,8 @@ leads to its keys without a second index, and all that one operation touches is 
     a                other tasks that have an alarm              sorted set: id by alarm
     n                counts                                      hash: <lane><state's code>
     d                descriptors of the kinds that have tasks    hash: kind -> msgpack [queue, type, capabilities], and
-                                                                 behind them true for tasks with concurrency keys
+                                                                 behind them true for tasks with concurrency keys, or
+                                                                 true and true for fair ones
     q<queue>         lanes of a queue that have ready tasks      hash: lane -> descriptor
     h<queue> <name>  a lane view, by its selection's name         sorted set, see views.lua; expires
     z<queue>         what came to the front of lanes, for views   stream, expires
@@ -27,13 +28,15 @@ leads to its keys without a second index, and all that one operation touches is 
     w<queue>         how many tasks of each key are ready        hash: key; under '' the limit they are full by
     r<queue>         how many tasks of each key are executing    hash: key
     g<queue>         when next starts are due, of rates          sorted set: name by moment, expires
+    x<lane>          the ready tasks of a lane of fair tasks     sorted set: id by turn
+    u<line>          how far the turns of a line have come       hash: l; k and a fair key; see fair.lua
     i<tree>          ids in order: the starts of buckets         sorted set by member
     i<tree><start>   a bucket of ids                             string: ids in order
 
-A kind is a digest of (queue, type, capabilities) and whether there are concurrency keys; a lane is a kind and the digit
-of a priority. Ids are their 16 bytes. Every key goes when what it lists goes: with the last task of a slot nothing of
-the slot is left but what expires: doorbells, lane views and their logs, and what is kept of rates. These keys are of no
-slot:
+A kind is a digest of (queue, type, capabilities) and whether there are concurrency keys, or fair ones; a lane is a kind
+and the digit of a priority; a line, of fair tasks, is such a digit and a queue. Ids are their 16 bytes. Every key goes
+when what it lists goes: with the last task of a slot nothing of the slot is left but what expires: doorbells, lane
+views and their logs, and what is kept of rates. These keys are of no slot:
 
     {fl}slots        slots in use                                sorted set: slot by when it was last used, in seconds
     {fl}mark         the mark of the journal's current store     string
@@ -42,7 +45,8 @@ slot:
 
 The value of a task is a msgpack array [where the status starts, kind, idempotency key or nil, spec, status], so that
 Lua can find and replace the status without a look at the spec. With a concurrency key, the third is an array of the
-idempotency key, or '', and the concurrency key. The id is in the key's name and not repeated in the spec.
+idempotency key, or '', and the concurrency key. The id is in the key's name and not repeated in the spec; in its place,
+a fair task has the step of its turns, a space and its fair key.
 """
 
 from __future__ import annotations
@@ -56,13 +60,14 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from fairlead.core.errors import StoreMismatch
 from fairlead.core.health.quarantine import Quarantined, fault_of
 from fairlead.core.identity import TaskId, place_of, slot_of
 from fairlead.core.instant import Instant
-from fairlead.core.task import Lane, Priority, Spec, State, Status, Task
+from fairlead.core.queues.fairness import LineTurns
+from fairlead.core.task import Fair, Lane, Priority, Spec, State, Status, Task
 from fairlead.storage.quarantine import UNDECODABLE, Damage
 
 CODES: Final = {
@@ -82,7 +87,7 @@ TREES: Final = {state: b"w" if state in (State.QUEUED, State.EXECUTING) else COD
 WHOLE_NAMES: Final = frozenset({b"e", b"a", b"n", b"d", b"o", b"v", b"m"})
 """What may come behind a slot's base, in the table above."""
 BEGINNINGS: Final = frozenset(
-    {b"t", b"l", b"q", b"b", b"y", b"i", b"p", b"f", b"k", b"w", b"r", b"g", b"v", b"h", b"z", b"s"}
+    {b"t", b"l", b"q", b"b", b"y", b"i", b"p", b"f", b"k", b"w", b"r", b"g", b"v", b"h", b"z", b"s", b"x", b"u"}
 )
 """What may come there with something behind it."""
 
@@ -100,6 +105,8 @@ class _Descriptor(Struct, array_like=True):
     type: str
     requires: tuple[str, ...]
     keyed: bool = False
+    """Also of fair tasks: an earlier version, which reads no further, looks for them where those with keys are."""
+    fair: bool = False
 
 
 _decode_descriptor: Final = msgspec.msgpack.Decoder(_Descriptor).decode
@@ -122,6 +129,8 @@ class Kind(Struct, frozen=True):
     """Its digest as a value holds it."""
     keyed: bool
     """Whether its tasks have concurrency keys."""
+    fair: bool
+    """Whether its tasks take turns."""
 
 
 class Keys:
@@ -132,7 +141,7 @@ class Keys:
         self._prefix = prefix
         self._bases: dict[int, bytes] = {}
         self._slots: dict[str, int] = {}
-        self._kinds: dict[tuple[str, str, tuple[str, ...], bool], Kind] = {}
+        self._kinds: dict[tuple[str, str, tuple[str, ...], bool, bool], Kind] = {}
 
     def base(self, slot: int) -> bytes:
         """What every key of a slot begins with."""
@@ -152,25 +161,33 @@ class Keys:
         """The doorbell of a queue."""
         return self.base(self.slot(queue)) + b"b" + queue.encode()
 
+    def line(self, queue: str, priority: Priority) -> bytes:
+        """How far the turns of a line have come."""
+        return self.base(self.slot(queue)) + f"u{int(priority)}{queue}".encode()
+
     def records(self, kind: str) -> bytes:
         """The records of a kind."""
         return f"{{{self._prefix}}}r{kind}".encode()
 
     def kind(self, spec: Spec | Lane) -> Kind:
         """The kind of a task, or of the tasks of a lane."""
-        keyed = spec.keyed if isinstance(spec, Lane) else spec.concurrency_key is not None
-        what = (spec.queue, spec.type, spec.requires, keyed)
+        if isinstance(spec, Lane):
+            keyed, fair = spec.keyed, spec.fair
+        else:
+            keyed, fair = spec.concurrency_key is not None, spec.takes_turns
+        what = (spec.queue, spec.type, spec.requires, keyed, fair)
         kind = self._kinds.get(what)
         if kind is None:
             if len(self._kinds) >= _KINDS_KEPT:
                 self._kinds.clear()
-            descriptor = msgspec.msgpack.encode(what if keyed else what[:3])
+            described = (*what[:3], True, True) if fair else what[:4] if keyed else what[:3]
+            descriptor = msgspec.msgpack.encode(described)
             digest = base64.urlsafe_b64encode(hashlib.blake2b(descriptor, digest_size=6).digest()).decode()
             slot = self.slot(spec.queue)
             lanes = tuple(f"{digest}{int(priority)}" for priority in Priority)
             mark = msgspec.msgpack.encode(digest)
             place, base = place_of(slot), self.base(slot)
-            kind = self._kinds[what] = Kind(digest, descriptor, spec.queue, slot, place, base, lanes, mark, keyed)
+            kind = self._kinds[what] = Kind(digest, descriptor, spec.queue, slot, place, base, lanes, mark, keyed, fair)
         return kind
 
 
@@ -178,12 +195,18 @@ def lane_of(kind: bytes, priority: bytes) -> Lane:
     """The lane of a kind with this descriptor and the digit of a priority."""
     try:
         described = _decode_descriptor(kind)
-        return Lane(described.queue, described.type, described.requires, Priority(int(priority)), described.keyed)
+        keyed, fair = described.keyed and not described.fair, described.fair
+        return Lane(described.queue, described.type, described.requires, Priority(int(priority)), keyed, fair)
     except UNDECODABLE as error:
         raise StoreMismatch(
             f"what Redis has of a kind of tasks cannot be decoded ({error}); restore it from a backup, or with a "
             f"journal empty it and run `fairlead rebuild`"
         ) from None
+
+
+def line_turns(stored: bytes | None) -> LineTurns:
+    """How far the turns of a line have come, by what its hash says of it."""
+    return LineTurns() if stored is None else LineTurns(*(int.from_bytes(stored[at : at + 7], "big") for at in (0, 7)))
 
 
 def id_bytes(task_id: TaskId) -> bytes | None:
@@ -251,14 +274,17 @@ _decode: Final = msgspec.msgpack.Decoder(_Stored).decode
 
 def task_value(task: Task, kind: Kind) -> bytes:
     """A task's value."""
-    spec = encode(task.spec)
+    spec, place = encode(task.spec), _EMPTY_TEXT
+    if kind.fair and task.spec.fair is not None:
+        place = encode(f"{task.spec.fair.step} {task.spec.fair.key}")
+        spec = encode(replace(task.spec, fair=None))
     key = task.spec.idempotency_key
     concurrency_key = task.spec.concurrency_key
     if concurrency_key is not None:
         packed_key = encode((key or "", concurrency_key))
     else:
         packed_key = _NOTHING if key is None else encode(key)
-    status_at = _HEAD + len(packed_key) + len(spec) - _ID + 1
+    status_at = _HEAD + len(packed_key) + len(spec) - _ID + len(place)
     return b"".join(
         (
             _START,
@@ -266,7 +292,7 @@ def task_value(task: Task, kind: Kind) -> bytes:
             kind.mark,
             packed_key,
             spec[:_SPEC_ARRAY],
-            _EMPTY_TEXT,
+            place,
             spec[_SPEC_ARRAY + _ID :],
             encode(task.status),
         )
@@ -327,5 +353,8 @@ def task_of(task_id: TaskId, value: bytes) -> Task:
     """The task of this id with this value."""
     stored = _decode(value)
     # The struct was made a line above and no one else has seen it: setting its id is still part of making it.
+    if stored.spec.id:
+        step, _, key = stored.spec.id.partition(" ")
+        force_setattr(stored.spec, "fair", Fair(key, int(step)))
     force_setattr(stored.spec, "id", task_id)
     return Task(stored.spec, stored.status)

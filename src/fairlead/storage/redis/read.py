@@ -12,7 +12,8 @@ from typing import Final
 
 from fairlead.core.identity import TaskId, slot_of_id
 from fairlead.core.instant import Instant
-from fairlead.core.task import State, Task
+from fairlead.core.queues.fairness import LineTurns
+from fairlead.core.task import Priority, State, Task
 from fairlead.storage.claim_limits import QUEUE_NAME, key_name, type_name
 from fairlead.storage.quarantine import UNDECODABLE, Damage, Location, Quarantine
 from fairlead.storage.redis import scripts
@@ -32,7 +33,7 @@ from fairlead.storage.redis.keys import (
     value_in,
 )
 from fairlead.storage.redis.slot_registry import Registry
-from fairlead.storage.values import Filter, LaneTally, Stretch, Tally, Usage, Used
+from fairlead.storage.values import Filter, LaneTally, LineKeys, Stretch, Tally, Usage, Used
 
 _GET_CHUNK: Final = 200
 _LEASED_CHUNK: Final = 1_000
@@ -215,11 +216,18 @@ class Finder:
         calls: list[Call] = []
         for stretch in stretches:
             kind = self._keys.kind(stretch.lane)
-            key = kind.base + b"l" + kind.lanes[stretch.lane.priority].encode()
+            key = kind.base + (b"x" if stretch.by_turn else b"l") + kind.lanes[stretch.lane.priority].encode()
             ends = [(place.ready_at, id_bytes(place.id) or b"") for place in (stretch.start, stretch.end)]
             calls.append(Call(key, (*ends[0], *ends[1]), scripts.COUNT))
         replies = await self._client.run(calls, repeatable=True) if calls else []
         return [int(reply) if most is None else min(int(reply), most) for reply in replies]
+
+    async def line_keys(self, queue: str, priority: Priority, named: Sequence[str], most: int) -> LineKeys:
+        """Who waits in a line."""
+        call = Call(self._keys.line(queue, priority), (most, *named), scripts.LINE_KEYS)
+        reached, others, keys, *waiting = await self._client.run_one(call, repeatable=True)
+        counts = {key.decode(): int(number) for key, number in zip(waiting[::2], waiting[1::2], strict=True)}
+        return LineKeys(LineTurns(int(reached), int(others)), int(keys), counts)
 
     async def _walk(
         self, trees: Sequence[bytes], mark: bytes, size: int, newest_first: bool

@@ -85,10 +85,12 @@ def _writers(*, notes: bool) -> Writers:
         claim=writer("claim", *_TASKS, "selection", "held", "lane_alone", "lanes", "turns"),
         claim_crowded=writer("claim_crowded", *_TASKS, "selection", "held", "lanes", "turns", "views", file="claim"),
         take=writer("take", *_INDEXES),
-        apply=writer("apply", *_INDEXES, "keyed", "lost", "pending"),
+        apply=writer("apply", *_INDEXES, "keyed", "fair", "lost", "pending"),
         settle=writer("settle", *_INDEXES),
-        claim_limited=writer("claim_limited", *_TASKS, "keyed", "limits", "selection", "lanes", "turns", "views"),
-        take_limited=writer("take_limited", *_INDEXES, "keyed", "limits"),
+        claim_limited=writer(
+            "claim_limited", *_TASKS, "keyed", "fair", "limits", "selection", "lanes", "turns", "views", "fair_lines"
+        ),
+        take_limited=writer("take_limited", *_INDEXES, "keyed", "fair", "limits"),
     )
 
 
@@ -96,11 +98,11 @@ SILENT: Final = _writers(notes=False)
 NOTING: Final = _writers(notes=True)
 """They note what they change in the outbox, for the journal."""
 
-ADD: Final = _script("add", "sizes", "clock", "order", "basics", "listings", "keyed", "holders", "pending")
+ADD: Final = _script("add", "sizes", "clock", "order", "basics", "listings", "keyed", "fair", "holders", "pending")
 HOLDER: Final = _script("holder", "sizes", "clock", "holders", flag="no-writes")
 ADD_READY: Final = _script("add_ready", "sizes", "order", "basics", "listings")
 ADD_ONE: Final = _script("add_one", "sizes", "order")
-LOOK: Final = _script("look", *_TASKS, "keyed", "limits", drains=True)
+LOOK: Final = _script("look", *_TASKS, "keyed", "fair", "limits", drains=True)
 EXTEND: Final = _script("extend", *_INDEXES, drains=True)
 CURTAIL: Final = _script("curtail", *_INDEXES, drains=True)
 TIME: Final = _script("time", "clock", flag="no-writes")
@@ -111,6 +113,7 @@ DUE: Final = _script("due", "clock", "order", "beyond", flag="no-writes")
 WALK: Final = _script("walk", "sizes", "order", "beyond", flag="no-writes")
 TALLY: Final = _script("tally", flag="no-writes")
 HEADS: Final = _script("heads", flag="no-writes")
+LINE_KEYS: Final = _script("line_keys", flag="no-writes")
 COUNT: Final = _script("count", "order", "beyond", flag="no-writes")
 PUT: Final = _script("put", drains=True)
 DROP: Final = _script("drop", drains=True)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from fairlead.core.health.diagnosis import Examination
 from fairlead.core.identity import TaskId, slot_in
 from fairlead.core.instant import SECOND, Instant, Span
-from fairlead.core.task import State, Task
+from fairlead.core.task import Priority, State, Task
 from fairlead.storage.credentials import Credentials, with_credentials
 from fairlead.storage.deadline import Budget, timed, timed_store
 from fairlead.storage.quarantine import Damage, Location, Quarantine, Removal
@@ -37,6 +37,7 @@ from fairlead.storage.values import (
     Claim,
     FeedEntry,
     Filter,
+    LineKeys,
     Pulse,
     Receipt,
     Record,
@@ -156,6 +157,9 @@ class RedisStore:
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         return await self._finder.usage(queue, task_type, key)
+
+    async def line_keys(self, queue: str, priority: Priority, *, named: Sequence[str] = (), most: int = 0) -> LineKeys:
+        return await self._finder.line_keys(queue, priority, named, most)
 
     async def put(self, kind: str, name: str, value: bytes, *, expected: int | None = None) -> int | None:
         return await self._records.put(kind, name, value, expected=expected)

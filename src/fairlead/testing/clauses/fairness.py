@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from fairlead.core.errors import WrongState
 from fairlead.core.events import AlarmRang, CancelAsked, Completed, Event, Failed, HandedBack, Prioritized, Replayed
-from fairlead.core.identity import TaskId
+from fairlead.core.identity import PLACE, TaskId, place_of, slot_of
 from fairlead.core.instant import HOUR, LATEST, SECOND
 from fairlead.core.lifecycle import decide
 from fairlead.core.queues.fairness import STEP, LineTurns
@@ -44,6 +44,11 @@ async def served(store: Store, limit: int, policy: Policy = SHARED, passed: int 
     for _ in range(limit):
         taken += await store.claim(a_claim(policy=policy, passed=passed))
     return taken
+
+
+async def as_they_stand(store: Store) -> list[Task]:
+    """Everything stored, with its turns: a listing may tell of a task as it was submitted."""
+    return [task for task in await store.get(ids(await contents(store))) if task is not None]
 
 
 def keys(tasks: Sequence[Task]) -> str:
@@ -211,7 +216,7 @@ class ServiceByTurnClauses:
         tasks = [a_task(fair="A", type="full", ready_at=NOW - 90) for _ in range(5)]
         tasks += [a_task(fair=key) for key in "AABB"]
         await add(store, *tasks)
-        stored = await contents(store)
+        stored = await as_they_stand(store)
         claim = a_claim(limit=9, policy=SHARED, limits=Limits(types={"full": Limit(running=2)}))
         assert ids(await store.claim(claim)) == ids(expected_claim(stored, claim, {}, {}))
 
@@ -226,7 +231,7 @@ class ServiceByTurnClauses:
     async def test_counts_by_turn_say_who_is_in_front(self, store: SharingStore) -> None:
         """S6: beside those by age."""
         await add(store, *(a_task(fair=key, ready_at=NOW - at) for at, key in enumerate("AABAB")))
-        tasks = await contents(store)
+        tasks = await as_they_stand(store)
         stretches = [
             Stretch(task.lane, BEFORE_ALL, Place(at, task.id), by_turn)
             for task in tasks
@@ -301,6 +306,13 @@ def fair_stories(draw: DrawFn) -> FairStory:
     return FairStory([draw(_fair_tasks()), *draw(st.lists(steps, min_size=3, max_size=12))])
 
 
+def _moved(task: Task, queue: str) -> Task:
+    """A task of another queue, with the id that it would have there."""
+    place = place_of(slot_of(queue))
+    task_id = TaskId(task.id[: PLACE.start] + place + task.id[PLACE.stop :])
+    return Task(replace(task.spec, queue=queue, id=task_id), task.status)
+
+
 async def _live(store: SharingStore, story: FairStory, suffix: str) -> None:
     """Go through a story, in queues of its own, and hold every turn and every claim to the reference."""
     book, dues = ExpectedTurns(), dict[tuple[str, str], int]()
@@ -315,7 +327,7 @@ async def _live(store: SharingStore, story: FairStory, suffix: str) -> None:
 
     for step in story.steps:
         if isinstance(step, list):
-            added = [Task(replace(task.spec, queue=task.spec.queue + suffix), task.status) for task in step]
+            added = [_moved(task, task.spec.queue + suffix) for task in step]
             await add(store, *added)
             order += ids(added)
             await learn(added)

@@ -4,8 +4,10 @@
 -- ARGV[1]  now, or '' for the server's clock
 -- ARGV[2]  the mark that the slot must bear to take an idempotency key, or ''
 -- ARGV[3]  how many kinds follow
--- ARGV     per kind: kind, queue, descriptor, the queue's bound or '', 1 if its tasks have concurrency keys, else ''
--- ARGV     per task: id, lane, state's code, ready_at, alarm or '', idempotency key, value
+-- ARGV     per kind: kind, queue, descriptor, the queue's bound or '', and 'k' if its tasks have concurrency keys, 'f' if
+--          they take turns, else ''
+-- ARGV     per task: id, lane, state's code, ready_at, alarm or '', idempotency key, value; of one that takes turns the
+--          value up to its turn, the turn that it says, and what is behind it
 --          where the key is '', or until when it is held, a space, its queue, a space and its name
 --          and instead of an alarm a task that waits for others has '>', how many of them are unmet at least in four
 --          bytes, and per task waited for its id and the code of its state if it is not here but elsewhere, else '?'
@@ -124,9 +126,36 @@ local function store(id, waits, queue, bound, key, value, word)
 end
 
 local receipts, indexes, trees, counted = {}, {}, {}, {}
-for first = at, #ARGV, 7 do
-  local id, lane, code, ready_at, alarm, key, value = unpack(ARGV, first, first + 6)
+local came = {} -- fair tasks that are ready
+
+-- Give turns to those that came, in the order in which they did.
+local function give_turns()
+  local keys, stored = {}, {}
+  for _, task in ipairs(came) do
+    keys[task.line] = keys[task.line] or {}
+    table.insert(keys[task.line], task.key)
+  end
+  for line, named in pairs(keys) do
+    read_fair_keys(line, named)
+  end
+  for at, task in ipairs(came) do
+    local turn = join(task.line, task.key, task.step, task.own)
+    put(indexes, 'x' .. task.lane, text_of(turn), task.id)
+    stored[2 * at - 1], stored[2 * at] = base .. 't' .. task.id, task.head .. cmsgpack.pack(turn) .. task.tail
+  end
+  store_all(stored)
+  write_lines()
+end
+
+while at <= #ARGV do
+  local id, lane, code, ready_at, alarm, key, value = unpack(ARGV, at, at + 6)
+  at = at + 7
   local kind = kinds[string.sub(lane, 1, 8)]
+  local fair = ARGV[kind + 4] == 'f' and { id = id, lane = lane, own = tonumber(ARGV[at]), tail = ARGV[at + 1] }
+  if fair then
+    value = value .. cmsgpack.pack(fair.own) .. fair.tail
+    at = at + 2
+  end
   local bound = ARGV[kind + 3]
   local word = string.byte(alarm) == 62 and alarm
   local receipt
@@ -142,7 +171,11 @@ for first = at, #ARGV, 7 do
   if receipt == 1 then
     if code == 'q' then
       put(indexes, 'l' .. lane, ready_at, id)
-      if ARGV[kind + 4] ~= '' then
+      if fair then
+        fair.line, fair.head = fair_line(base, ARGV[kind + 1], string.sub(lane, 9)), ARGV[at - 3]
+        fair.key, fair.step = fair_in(value)
+        came[#came + 1] = fair
+      elseif ARGV[kind + 4] == 'k' then
         local _, _, _, keys = cmsgpack.unpack_limit(value, 3, 1)
         queue_up(base, ARGV[kind + 1], lane, keys[2], ready_at, id)
       end
@@ -156,6 +189,9 @@ for first = at, #ARGV, 7 do
   receipts[#receipts + 1] = receipt
 end
 
+if came[1] then
+  give_turns()
+end
 for suffix, list in pairs(indexes) do
   write('zadd', base .. suffix, list)
 end
@@ -171,7 +207,7 @@ for field, by in pairs(counted) do
     local lane, kind = string.sub(field, 1, 9), kinds[string.sub(field, 1, 8)]
     local queue = ARGV[kind + 1]
     ready[queue] = (ready[queue] or 0) + by
-    if ARGV[kind + 4] == '' then
+    if ARGV[kind + 4] ~= 'k' then
       local list = indexes['l' .. lane]
       tell_head(base, queue, lane, list, 1, #list)
     end

@@ -144,6 +144,32 @@ local function apply(id, guard, bytes, value)
   return 'a'
 end
 
+-- Let a fair task have its turn where it comes to be queued, and keep it where it stays so.
+local function take_turn(task)
+  local where, queue, was, status = task.base, stored_kind(task.base, task.kind).queue, task.was, task.status
+  local from = was and was.code == 'q' and was.priority
+  local to = status and status.code == 'q' and status.priority
+  if not from and not to then
+    return
+  end
+  local key, step = fair_in(task.value)
+  local turn
+  if to and from == to then
+    turn = tonumber(call('zscore', where .. 'x' .. lane_of(task.kind, to), task.id) or nil)
+  end
+  if to and not turn then
+    turn = join(fair_line(where, queue, to), key, step, turn_in(task.value, status.rest))
+    put(adds, where .. 'x' .. lane_of(task.kind, to), text_of(turn), task.id)
+  end
+  if to then
+    task.value = with_turn(task.value, status.rest, turn)
+  end
+  if from and from ~= to then
+    put(removals, where .. 'x' .. lane_of(task.kind, from), task.id)
+    leave(fair_line(where, queue, from), key)
+  end
+end
+
 local function forget(task, queue)
   call('del', base .. 't' .. task.id)
   died[task.kind] = true
@@ -174,6 +200,9 @@ for _, id in ipairs(order) do
   elseif task and task.changed then
     local where = task.base
     index(where, id, task.kind, task.was, task.status)
+    if is_fair(stored_kind(where, task.kind).descriptor) then
+      pcall(take_turn, task) -- what is set aside may not say whose turns it takes
+    end
     if task.concurrency_key then
       move(where, stored_kind(where, task.kind).queue, task.kind, task.concurrency_key, id, task.was, task.status)
     end
@@ -192,5 +221,6 @@ for _, id in ipairs(order) do
   end
 end
 store_all(stored)
+write_lines()
 flush(base)
 return verdicts

@@ -5,6 +5,18 @@
 
 local PIECE = 1000 -- arguments per call: unpack fails at some 8,000
 
+local texts = {}
+
+-- A number as Redis takes it. Tasks of one call mostly have the same alarm, and writing a number out is slow.
+local function text_of(number)
+  local text = texts[number]
+  if not text then
+    text = string.format('%.0f', number)
+    texts[number] = text
+  end
+  return text
+end
+
 local function put(lists, key, first, second)
   local list = lists[key]
   if not list then
@@ -57,6 +69,10 @@ local function is_keyed(descriptor)
   return string.byte(descriptor) == 0x94 -- it has a fourth field
 end
 
+local function is_fair(descriptor)
+  return string.byte(descriptor) == 0x95 -- it has a fifth field
+end
+
 local logged = {}
 
 -- Whether a queue has a log: while it has views.
@@ -106,7 +122,9 @@ local function list_lanes(base, queue, come, gone)
     put(news, base .. 'z' .. queue, 'c', by)
   end
   if #gone > 0 and call('exists', ready) == 0 then
-    call('del', base .. 'b' .. queue, base .. 'z' .. queue) -- there is nothing left to ring for
+    -- There is nothing left to ring for, and an earlier version may have left what it does not know.
+    call('del', base .. 'b' .. queue, base .. 'z' .. queue, base .. 'u0' .. queue, base .. 'u1' .. queue,
+      base .. 'u2' .. queue, base .. 'u3' .. queue)
   end
 end
 
@@ -162,6 +180,9 @@ local function count(base, counted, described, is_new)
         gone[queue] = gone[queue] or {}
         if number == 0 then
           table.insert(gone[queue], lane)
+          if descriptor and is_fair(descriptor) then
+            call('del', base .. 'x' .. lane) -- what an earlier version has left there
+          end
         else
           put(come, queue, lane, descriptor)
         end

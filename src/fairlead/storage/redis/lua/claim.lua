@@ -19,7 +19,7 @@
 -- Returns 1 if tasks were left for their size alone, else 0, and 4 more if no queue has many lanes, as far as is asked;
 -- then id, value, id, value, ... best first; at the end, id and !, and value of one that is no task's: before it the claim
 -- has stopped. Returns, and has taken nothing:
---   -1  some of the tasks have concurrency keys: claim_limited.lua is to be called
+--   -1  some of the tasks have concurrency keys or take turns: claim_limited.lua is to be called
 --   -2  a queue has many lanes: this is to be called as claim_crowded, with views.lua
 --   -3  a view is not made yet: this is to be called again
 --   -4  the set of types is not known: select.lua is to be called
@@ -41,8 +41,8 @@ for _, at in ipairs(queues_with_tasks(14, 3)) do
     end
   end
   if view then
-    if call('exists', base .. 'w' .. queue.name) == 1 then
-      return { -1 } -- tasks with concurrency keys wait
+    if call('exists', unpack(keys_of_keyed(base, queue.name))) > 0 then
+      return { -1 } -- tasks with concurrency keys wait, or such as take turns
     end
   else
     ready = ready or call('hgetall', base .. 'q' .. queue.name)

@@ -44,7 +44,7 @@ local function extend(id, token, progress)
   end
   call('set', key, after)
   put(adds, base .. 'e', lease_end, id)
-  return cancel_asked and 'c' or 'h'
+  return cancel_asked == true and 'c' or 'h'
 end
 
 local pulses = {}

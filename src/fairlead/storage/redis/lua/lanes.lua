@@ -4,6 +4,11 @@
 -- A queue is { base, name, tables, share, passed, top, lines }, a line { queue, priority, heap, head }, where the heap has
 -- the lanes that have a task left, the one with the oldest head in front. Not all of them need be in it: see views.lua.
 
+-- The keys of which some are there if tasks of a queue wait that have concurrency keys or take turns.
+local function keys_of_keyed(base, name)
+  return { base .. 'w' .. name, base .. 'u0' .. name, base .. 'u1' .. name, base .. 'u2' .. name, base .. 'u3' .. name }
+end
+
 -- Whether that set is there, if it is needed.
 local function is_known()
   return not selected or call('sismember', selected, '!') == 1
@@ -158,6 +163,7 @@ local open_view, close_view
 local is_crowded = false -- whether any of the queues has many lanes
 local read_on -- views.lua says how the lanes come to a line that are not all in it yet
 local equip -- claim_limited.lua says what else it needs to know of a lane
+local line_up_fair, refresh -- fair_lines.lua says how lanes come to a line whose tasks take turns, and which is its head
 
 -- Let the lanes of a queue come to its lines, all of them; `ready` is lane, descriptor, ...
 local function line_up(queue, ready)
@@ -167,13 +173,18 @@ local function line_up(queue, ready)
   end
   for at, verdict in ipairs(admitted(kinds)) do
     if verdict then
-      local name = ready[2 * at - 1]
-      local lane = lane_in(line_of_priority(queue, tonumber(string.sub(name, 9))), name)
-      lane.kind = kinds[at]
-      if equip then
-        equip(lane)
+      local name, kind = ready[2 * at - 1], kinds[at]
+      local line = line_of_priority(queue, tonumber(string.sub(name, 9)))
+      if kind[5] and line_up_fair then
+        line_up_fair(line, name, kind)
+      else
+        local lane = lane_in(line, name)
+        lane.kind = kind
+        if equip then
+          equip(lane)
+        end
+        line.heap[#line.heap + 1] = lane
       end
-      lane.line.heap[#lane.line.heap + 1] = lane
     end
   end
 end

@@ -129,7 +129,7 @@ local function found(base, id, value)
   task.kind = string.sub(lane, 1, 8)
   local clock = code == 'e' and 'e' or call('zscore', base .. 'a', id) and 'a' or nil
   task.was = { code = code, priority = tonumber(string.sub(lane, 9)), clock = clock }
-  if cmsgpack.unpack(stored_kind(base, task.kind).descriptor)[4] then
+  if is_keyed(stored_kind(base, task.kind).descriptor) then
     task.concurrency_key = concurrency_key or lost_key(base, id, code, lane, stored_kind(base, task.kind).queue)
   end
   return task

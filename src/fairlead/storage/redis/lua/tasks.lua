@@ -13,18 +13,6 @@ if NOTES then
   noted_at = math.floor(clock() / 1000)
 end
 
-local texts = {}
-
--- A number as Redis takes it. Tasks of one call mostly have the same alarm, and writing a number out is slow.
-local function text_of(number)
-  local text = texts[number]
-  if not text then
-    text = string.format('%.0f', number)
-    texts[number] = text
-  end
-  return text
-end
-
 -- What the indexes need of a status that begins at this offset (counted from 0) of a string. An error says that there
 -- is no status; as Redis takes nothing back, a stored value is read by `pcall`, and before the first write.
 local function status_at(bytes, at)

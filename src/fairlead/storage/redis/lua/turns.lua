@@ -56,6 +56,9 @@ local function offer(queue, turn)
   local rules = queue.tables[turn % #queue.tables + 1]
   local best, promoted
   for _, line in ipairs(queue.lines) do
+    if line.turns then
+      refresh(line)
+    end
     if line.head then
       judge(line, rules)
       promoted = promoted or line.rank < line.own
