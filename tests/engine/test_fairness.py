@@ -59,9 +59,9 @@ async def test_in_four_processes_it_waits_for_a_turn_of_each_at_most(bench: Benc
 
 async def test_weights_are_kept(bench: Bench) -> None:
     await bench.engine.queues.change("default", fair="tenant", weight={"acme": 3})
-    await submit(bench, 400, tenant="acme")
-    await submit(bench, 400, tenant="umbrella")
-    assert Counter(await served(bench, 4, 100)) == {"a": 300, "u": 100}
+    await submit(bench, 800, tenant="acme")
+    await submit(bench, 300, tenant="umbrella")
+    assert Counter(await served(bench, 10, 100)) == {"a": 750, "u": 250}
 
 
 async def test_a_queue_is_made_fair_while_tasks_wait_and_unmade_again(bench: Bench) -> None:

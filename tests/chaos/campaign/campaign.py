@@ -24,11 +24,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from fairlead.core.task import State, Task
+from fairlead.admin.engine import AdminEngine
+from fairlead.core.task import Priority, State, Task
 from fairlead.storage.journal.duties import Flusher
 from fairlead.storage.journal.store import JournalStore
 from fairlead.storage.open import open_store
-from fairlead.storage.protocol import Store
+from fairlead.storage.protocol import Sharing, Store
+from fairlead.storage.values import LineKeys
 from fairlead.testing.reference import expected_standing, standing
 from fairlead.testing.steps import contents
 from tests.chaos.campaign.checker import Counts, Faults, check, count
@@ -103,9 +105,11 @@ class Worker:
 class Campaign:
     """The processes of one campaign and what is known of them."""
 
-    def __init__(self, folder: Path, site: Site) -> None:
+    def __init__(self, folder: Path, site: Site, *, fair: bool = False) -> None:
+        """`fair` has the tenants of the tasks share the queue."""
         self._folder = folder
         self._site = site
+        self._fair = fair
         self._chance = random.Random(site.name)
         self._workers: list[Worker] = []
         self._producers: list[Child] = []
@@ -123,6 +127,8 @@ class Campaign:
         """Kill so many processes amid their work, let the rest come to its end, and check what happened."""
         began = time.monotonic()
         self._lines.touch()
+        if self._fair:
+            asyncio.run(self._share())
         try:
             self._workers = [self._worker() for _ in range(_WORKERS)]
             self._producers = [self._producer(number) for number in range(_PRODUCERS)]
@@ -138,6 +144,13 @@ class Campaign:
                 if producer.running:
                     producer.kill()
         return Report(self._site.name, dict(self._killed), count(history), check(history), time.monotonic() - began)
+
+    async def _share(self) -> None:
+        engine = AdminEngine(await self._open())
+        try:
+            await engine.queues.change("default", fair="tenant")
+        finally:
+            await engine.close()
 
     def _worker(self) -> Worker:
         self._hired += 1
@@ -235,9 +248,11 @@ class Campaign:
                 await Flusher(store.hot, store.journal).all()
             tasks = await contents(store)
             tally = await store.tally()
+            lines = [await sharing(store).line_keys("default", each, most=9) for each in Priority] if self._fair else []
         finally:
             await store.close()
         leaks = [f"{task.id} has a lease" for task in tasks if task.status.lease and task.state is not State.EXECUTING]
+        leaks += [f"a line without tasks has {line}" for line in lines if line != LineKeys()]
         if standing(tally) != expected_standing(tasks):
             leaks.append(f"the store counts {standing(tally)}, and holds {expected_standing(tasks)}")
         return leaks
@@ -261,6 +276,11 @@ class Campaign:
             assert not gone, f"a worker ended by itself: {gone[0].log[-2_000:]}"
             assert time.monotonic() < deadline, f"{what} did not come about within {PATIENCE:g} s"
             time.sleep(pause)
+
+
+def sharing(store: Store) -> Sharing:
+    assert isinstance(store, Sharing)
+    return store
 
 
 STORES: Final = ("sqlite", "redis", "cluster", "postgresql", "journal")
@@ -290,10 +310,10 @@ def site(name: str, folder: Path) -> Iterator[Site]:
             raise ValueError(f"no store is called {name!r}; use one of {', '.join(STORES)}")
 
 
-def hold(name: str, kills: int) -> Report:
-    """A campaign on a store of this kind."""
+def hold(name: str, kills: int, *, fair: bool = False) -> Report:
+    """A campaign on a store of this kind; `fair` has tenants take turns."""
     with tempfile.TemporaryDirectory(prefix="fl-campaign-") as folder, site(name, Path(folder)) as found:
-        return Campaign(Path(folder), found).run(kills)
+        return Campaign(Path(folder), found, fair=fair).run(kills)
 
 
 def table(reports: list[Report]) -> str:

@@ -157,7 +157,8 @@ def _out_of_order(history: History) -> Iterator[str]:
     for line in history.lines:
         if isinstance(line, Acknowledged):
             seen.setdefault(line.task, line.at)
-    waiting_for: defaultdict[str, list[tuple[int, Instant, str, Instant]]] = defaultdict(list)
+    # Where fair keys share the queue, each has an order of its own.
+    waiting_for: defaultdict[tuple[str, str | None], list[tuple[int, Instant, str, Instant]]] = defaultdict(list)
     events: list[tuple[Instant, int, Task, Instant]] = []
     for task in history.tasks:
         claimed = _first_claim(task)
@@ -168,7 +169,7 @@ def _out_of_order(history: History) -> Iterator[str]:
             events.append((seen[task.id] + SLACK, 0, task, claimed))
     for at, is_claim, task, claimed in sorted(events, key=lambda event: event[:2]):
         asked = plan(number_of(task))
-        waiting = waiting_for[asked.place]
+        waiting = waiting_for[asked.place, task.spec.fair_key]
         place = (int(asked.priority), task.spec.created_at, task.id)
         if not is_claim:
             heapq.heappush(waiting, (*place, claimed))

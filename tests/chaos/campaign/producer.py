@@ -25,6 +25,7 @@ from tests.chaos.campaign.plan import MOST_RETRIES, plan
 from tests.chaos.children import end_with_parent
 
 _BATCH = 8
+TENANTS = 7
 _PAUSE = 0.05
 """Between two batches: a queue that is always full would tell little of order."""
 
@@ -39,6 +40,7 @@ def submission(number: int) -> Submission:
         delay=asked.delay or None,
         idempotency_key=str(number),
         max_retries=MOST_RETRIES,
+        tenant=f"tenant {number % TENANTS}",
     )
 
 
