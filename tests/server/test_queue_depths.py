@@ -11,8 +11,7 @@ from fairlead.core.errors import StoreUnavailable
 from fairlead.core.submission import Submission
 from fairlead.engine.queue_ages import QueueAges
 from fairlead.engine.stats import Stats
-from fairlead.server.live.queue_depths import Depths
-from fairlead.server.live.stats_answer import StatsAnswers
+from fairlead.server.live.queue_depths import Depths, StatsAnswers
 from fairlead.storage.memory import MemoryStore
 from fairlead.storage.values import Tally
 

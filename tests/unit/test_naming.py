@@ -21,8 +21,8 @@ GLOSSARY: Final = (ROOT / "docs" / "glossary.md").read_text("utf-8")
 
 MOST_MODULES: Final = 20
 
-NOT_GERUNDS: Final = {"testing", "setting", "blocking"}
-"""A package for tests, by its usual name; a noun; and what is not asynchronous."""
+NOT_GERUNDS: Final = {"testing", "setting"}
+"""A package for tests, by its usual name, and a noun."""
 
 PARALLEL: Final = re.compile(r"storage/(memory|sqlite|redis|postgres|journal)/|client/http/")
 """Stores, and ways to a server, have classes of one name that do one thing, each in its own way."""

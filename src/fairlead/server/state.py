@@ -20,8 +20,7 @@ from fairlead.server.admission import Admission
 from fairlead.server.auth.gate import Gate
 from fairlead.server.http.bodies import BodyReader, Deadlines
 from fairlead.server.live.broadcast import Broadcast, Endings
-from fairlead.server.live.queue_depths import Ages, Depths, Recorder
-from fairlead.server.live.stats_answer import StatsAnswers
+from fairlead.server.live.queue_depths import Ages, Depths, Recorder, StatsAnswers
 from fairlead.server.settings import ServerSettings
 from fairlead.server.worker_protocol.dispatch import Dispatcher
 from fairlead.server.worker_protocol.registry import RegisteredWorkers

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from fairlead.core.errors import StoreError, StoreUnavailable
 from fairlead.storage import deadline
 from fairlead.storage.redis.client.asynchronous import StreamingNode
-from fairlead.storage.redis.client.blocking import BlockingNode, pause
 from fairlead.storage.redis.client.resp import (
     SPLIT,
     Broken,
@@ -36,6 +35,7 @@ from fairlead.storage.redis.client.resp import (
     is_replica,
     pack,
 )
+from fairlead.storage.redis.client.synchronous import BlockingNode, pause
 from fairlead.storage.redis.client.topology import SCOUT_TIMEOUT, topology_of
 from fairlead.storage.redis.keys import absent_key, hash_slot
 from fairlead.storage.redis.scripts import Script
