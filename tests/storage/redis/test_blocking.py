@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.core.errors import StoreUnavailable
 from fairlead.engine.runtime.inline import run_inline
-from fairlead.storage.redis.client import blocking
+from fairlead.storage.redis.client import synchronous
 from fairlead.storage.redis.store import open_redis
 from fairlead.storage.values import Added
 from fairlead.testing.builders import NOW, a_task
@@ -20,7 +20,7 @@ NEVER, ALWAYS = 0.0, 60.0
 @pytest.fixture(params=[NEVER, ALWAYS], ids=["waited for", "looked for"])
 def near(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
     seconds: float = request.param
-    monkeypatch.setattr(blocking, "_NEAR", seconds)
+    monkeypatch.setattr(synchronous, "_NEAR", seconds)
     return seconds
 
 
