@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 MISTAKES = """
+from collections.abc import AsyncIterator
 from datetime import datetime
-from fairlead import Backoff, Fairlead, current_task
+from fairlead import Backoff, Depends, Fairlead, Middleware, Submission, TaskContext, current_task
 
 app = Fairlead("memory://")
 
@@ -49,6 +51,39 @@ async def mistakes() -> None:
     await render(1)  # E: incompatible type "int"; expected "str"
     shrink(1)  # E: incompatible type "int"; expected "str"
     current_task().progress("half")  # E: incompatible type "str"; expected "float"
+    await bill.submit()  # E: Missing positional argument "order"
+    await bill.submit("17")  # E: incompatible type "str"; expected "int"
+    await bill.submit(17, "db")  # E: Too many positional arguments
+    current_task().state("State")  # E: incompatible type "str"; expected "type[
+    current_task().is_final("error")  # E: incompatible type "str"; expected "BaseException"
+
+
+async def session(context: TaskContext) -> AsyncIterator[str]:
+    yield "session"
+
+
+def greedy(context: TaskContext, more: int) -> str:
+    return ""
+
+
+@app.task
+async def bill(order: int, *, db: str = Depends(session)) -> None: ...
+
+
+@app.task
+async def wrong_type(order: int, *, db: int = Depends(session)) -> None: ...  # E: Incompatible default
+
+
+@app.task
+async def wrong_provider(*, db: str = Depends(greedy)) -> None: ...  # E: incompatible type
+
+
+class Errors(Middleware):
+    def on_submit(self, submission: Submission) -> None: ...  # E: incompatible with return type "Submission"
+
+
+Fairlead("memory://", middleware=[Errors])  # E: has incompatible type "type[Errors]"
+Fairlead("memory://", lifespan=session)  # E: has incompatible type
 
 
 @app.task(timeout="30")  # E: No overload variant of "task" of "Fairlead" matches argument type "str"
@@ -60,18 +95,20 @@ def coloured() -> None: ...
 """
 
 
+EXPECTED = {
+    number: line.partition("# E: ")[2] for number, line in enumerate(MISTAKES.splitlines(), 1) if "# E:" in line
+}
+RIGHT = [ROOT / "tests" / "typing" / "user_code.py", *sorted((ROOT / "examples").glob("*.py"))]
+
+
 @pytest.mark.slow
 def test_correct_code_passes_and_every_mistake_is_found(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text(MISTAKES)
-    examples = sorted((ROOT / "examples").glob("*.py"))
-    right = [ROOT / "tests" / "typing" / "user_code.py", *examples]
 
-    errors = mypy(wrong, *right)
+    errors = mypy(wrong, *RIGHT)
 
-    expected = {
-        number: line.partition("# E: ")[2] for number, line in enumerate(MISTAKES.splitlines(), 1) if "# E:" in line
-    }
+    expected = EXPECTED
     found: dict[int, str] = {}
     for file, line, message in errors:
         if file == "wrong.py":
@@ -80,6 +117,32 @@ def test_correct_code_passes_and_every_mistake_is_found(tmp_path: Path) -> None:
     assert found.keys() == expected.keys(), errors
     for line, message in expected.items():
         assert message in found[line], f"line {line}"
+
+
+@pytest.mark.slow
+def test_pyright_finds_the_same_mistakes(tmp_path: Path) -> None:
+    """By basedpyright, which is pyright with all that it needs in the wheel, set up as pyright is unless one says."""
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(MISTAKES)
+    settings = tmp_path / "pyrightconfig.json"
+    settings.write_text(json.dumps({"typeCheckingMode": "standard", "include": [str(wrong), *map(str, RIGHT)]}))
+
+    ran = subprocess.run(
+        [
+            sys.executable, "-m", "basedpyright", "--outputjson", "--level", "error", "--project", str(settings),
+            "--pythonpath", sys.executable,
+        ],
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+
+    told = json.loads(ran.stdout)
+    errors = [
+        (Path(each["file"]).name, each["range"]["start"]["line"] + 1, each["message"])
+        for each in told["generalDiagnostics"]
+    ]
+    assert told["summary"]["filesAnalyzed"] >= 1 + len(RIGHT)
+    assert [error for error in errors if error[0] != "wrong.py"] == []
+    assert {line for _, line, _ in errors} == EXPECTED.keys(), errors
 
 
 def mypy(*files: Path) -> list[tuple[str, int, str]]:

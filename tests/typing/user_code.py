@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import assert_type
 
@@ -12,7 +13,9 @@ from fairlead import (
     Backoff,
     Defaults,
     DelayCeilings,
+    Depends,
     Fairlead,
+    Middleware,
     Priority,
     PriorityDefaults,
     Promote,
@@ -21,11 +24,14 @@ from fairlead import (
     Retry,
     RetryRule,
     Rules,
+    Sentry,
     Settings,
-    State,
+    Submission,
+    TaskContext,
     TaskHandle,
     current_task,
 )
+from fairlead import State as TaskState
 from fairlead.core.health.diagnosis import Level
 from fairlead.core.operation import Operation
 from fairlead.core.task import Task
@@ -82,13 +88,81 @@ def plain() -> int | None:
     return None
 
 
+@dataclass
+class State:
+    pool: list[str]
+
+
+@asynccontextmanager
+async def lifespan(app: Fairlead) -> AsyncIterator[State]:
+    yield State([])
+
+
+async def session(context: TaskContext) -> AsyncIterator[str]:
+    yield context.state(State).pool[0]
+
+
+def clock() -> float:
+    return 0.0
+
+
+async def user(context: TaskContext) -> int:
+    return context.attempt
+
+
+def lines() -> Iterator[Video]:
+    yield Video("a")
+
+
+class Errors(Middleware):
+    def on_submit(self, submission: Submission) -> Submission:
+        return submission
+
+    @contextmanager
+    def attempt(self, context: TaskContext) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            assert_type(context.is_final(error), bool)
+            raise
+
+
+class Later(Middleware):
+    @asynccontextmanager
+    async def attempt(self, context: TaskContext) -> AsyncIterator[None]:
+        yield
+
+
+resourceful = Fairlead("memory://", lifespan=lifespan, middleware=[Errors(), Later(), Sentry()])
+
+
+@resourceful.task
+async def bill(
+    order: int,
+    *,
+    db: str = Depends(session),
+    now: float = Depends(clock),
+    who: int = Depends(user),
+    video: Video = Depends(lines),
+) -> str:
+    return db
+
+
+async def provide() -> None:
+    assert_type(await bill.submit(17), TaskHandle[str])
+    assert_type(await bill(17, db="mine", now=1.0, who=1, video=Video("a")), str)
+    assert_type(current_task().state(State), State)
+    async with resourceful.testing(overrides={session: clock, lifespan: lifespan}) as rehearsal:
+        assert_type(await rehearsal.run(), int)
+
+
 async def submit() -> None:
     assert_type(await bare.submit(1), TaskHandle[str])
     assert_type(await (await bare.submit(number=1)).result(timeout=60), str)
     handle = await render.options(priority="low", delay=30, idempotency_key="x").submit(Video("a"), 1280, fast=True)
     assert_type(await handle.result(), list[Video])
-    assert_type(await handle.cancel(), State)
-    assert_type(handle.status, State)
+    assert_type(await handle.cancel(), TaskState)
+    assert_type(handle.status, TaskState)
     assert_type(await render.submit_many([render.call(Video("a")), render.call(Video("b"), fast=True)]), Rendered)
     assert_type(shrink.submit_sync(Video("a"), owner="me"), TaskHandle[None])
     assert_type(plain.submit_sync().result_sync(timeout=1), int | None)
