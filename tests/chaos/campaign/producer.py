@@ -25,7 +25,8 @@ from tests.chaos.campaign.plan import MOST_RETRIES, plan
 from tests.chaos.children import end_with_parent
 
 _BATCH = 8
-TENANTS = 7
+FAIR_KEYS = 7
+"""How many there are; they count where fair keys share the queue."""
 _PAUSE = 0.05
 """Between two batches: a queue that is always full would tell little of order."""
 
@@ -40,7 +41,7 @@ def submission(number: int) -> Submission:
         delay=asked.delay or None,
         idempotency_key=str(number),
         max_retries=MOST_RETRIES,
-        tenant=f"tenant {number % TENANTS}",
+        fair_key=f"key {number % FAIR_KEYS}",
     )
 
 
