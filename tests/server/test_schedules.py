@@ -38,6 +38,9 @@ async def test_a_schedule_is_added_and_fires(service: Service) -> None:
         "tags": ["eu"],
         "trace_id": "t",
         "concurrency_key": "k",
+        "expires_seconds": 60.0,
+        "retention": {"completed_seconds": 5.0},
+        "fair_key": "f",
     }
     request = a_request(
         task=task,

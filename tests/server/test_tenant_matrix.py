@@ -202,6 +202,9 @@ ROWS: Final[dict[str, Row]] = {
     "POST /internal/workers/{worker_id}/heartbeat": Row(
         of_own_worker("heartbeat", lambda things: {"running": [held(things)]}), 200, 200, 200
     ),
+    "PUT /internal/workers/{worker_id}/schedules": Row(
+        about(WORKER + "/schedules", lambda things: {"schedules": []}), unbound=403
+    ),
     "POST /internal/workers/{worker_id}/drain": Row(about(WORKER + "/drain"), unbound=403),
     "POST /internal/workers/{worker_id}/deregister": Row(
         about(WORKER + "/deregister", lambda things: {"running": [held(things)]}), unbound=403

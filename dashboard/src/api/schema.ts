@@ -135,6 +135,11 @@ export interface DeadLetterPage {
   total_count: number | null;
 }
 
+/** The schedules that the program of a worker declares. */
+export interface DeclaredSchedules {
+  schedules: ScheduleRequest[];
+}
+
 /** A task type to publish. */
 export interface DeclaredTaskType {
   /** What a submit of it says unless it says otherwise; parameters are passed over. */
@@ -1074,6 +1079,12 @@ export interface ScheduleShown {
   created_at: string;
 }
 
+/** The answer to declaring schedules. */
+export interface SchedulesDeclared {
+  /** How many were named. */
+  declared: number;
+}
+
 /** Who calls, and what they may do. */
 export interface SessionShown {
   /** The name of the key; none if a key is needed and none was shown. */
@@ -1851,6 +1862,11 @@ export interface Endpoints {
   "POST /api/v1/schedules": {
     request: { body: ScheduleRequest };
     answer: ScheduleShown;
+  };
+  /** Put the schedules of a worker */
+  "PUT /internal/workers/{worker_id}/schedules": {
+    request: { path: { worker_id: string }; body: DeclaredSchedules };
+    answer: SchedulesDeclared;
   };
   /** Run a schedule now */
   "POST /api/v1/schedules/{schedule}/run": {

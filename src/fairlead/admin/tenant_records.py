@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from fairlead.admin.engine import AdminEngine
-from fairlead.core.errors import OperationNotFound, ScheduleExists, ScheduleNotFound
+from fairlead.core.errors import Forbidden, OperationNotFound, ScheduleExists, ScheduleNotFound
 from fairlead.core.instant import Instant, Span
 from fairlead.core.operation import NewOperation, Operation, Preview
 from fairlead.core.schedule import Put, Schedule, ScheduleEntry, late
@@ -13,6 +15,7 @@ from fairlead.core.submission import of_bound
 from fairlead.core.task import Task
 from fairlead.core.tenancy import tenant_named
 from fairlead.engine.dependencies import shown_to
+from fairlead.engine.worker_records import WorkerRecord
 
 
 class TenantSchedules:
@@ -48,6 +51,21 @@ class TenantSchedules:
         """Store a schedule, new or in place of the one by this name, unless that is another's."""
         await self._engine.queue_cache.refresh()
         return await self._engine.schedules.put(self._owned(schedule), paused=paused, replaces=self._check_own)
+
+    async def declare(self, schedules: Iterable[Schedule], worker: WorkerRecord) -> None:
+        """Put the schedules that the program of a worker declares: of types that it handles, into queues it serves.
+
+        Nor does it replace one that is about anything else. Raises Forbidden, which says what it lacks.
+        """
+        await self._engine.queue_cache.refresh()
+        own = [self._owned(schedule) for schedule in schedules]
+        known = {entry.name: entry.schedule for entry in await self._engine.schedules.all()}
+        for schedule in own:
+            _check_served(schedule, worker)
+            if (before := known.get(schedule.name)) is not None:
+                self._check_own(schedule.name, before)
+                _check_served(before, worker)
+        await self._engine.schedules.declare(own)
 
     async def remove(self, name: str) -> ScheduleEntry:
         """Remove a schedule; the answer is how it stood."""
@@ -87,6 +105,22 @@ class TenantSchedules:
         submission = schedule.submission
         whose = submission.tenant or self._engine.queue_cache.tenants.get(submission.queue)
         return whose == self._tenant
+
+
+def _check_served(schedule: Schedule, worker: WorkerRecord) -> None:
+    """Raise Forbidden if a worker does not run what a schedule submits."""
+    submission = schedule.submission
+    if worker.types is not None and submission.type not in worker.types:
+        raise Forbidden(
+            f"schedule {schedule.name} submits {submission.type}, for which worker {worker.id[:200]} has no handler",
+            "declare it in the program that has one, or put it with a key that has the role admin",
+        )
+    if submission.queue not in worker.queues:
+        raise Forbidden(
+            f"schedule {schedule.name} submits to queue {submission.queue}, which worker {worker.id[:200]} does not "
+            f"serve",
+            "have the worker serve it, or put the schedule with a key that has the role admin",
+        )
 
 
 class TenantOperations:

@@ -15,7 +15,7 @@ from fairlead.app.handle import TaskHandle, parents_of, parents_of_sync
 from fairlead.app.producer import Producer
 from fairlead.app.task_type import CoroutineTask, FunctionTask, Options, TaskDefinition
 from fairlead.core.circuit import CircuitSettings, check_circuit
-from fairlead.core.errors import InvalidSchedule, InvalidSettings, StoreRefused
+from fairlead.core.errors import InvalidSchedule, InvalidSettings, ScheduleExists, StoreRefused
 from fairlead.core.identity import WorkerId, names_of
 from fairlead.core.settings import Settings
 from fairlead.core.submission import DEFAULT_QUEUE, check_parameters
@@ -235,7 +235,7 @@ class Fairlead(Producer):
             remote = await self._connection.source(queues, capabilities, self.handlers.types, slots=slots)
             identity, source = remote.worker, remote
             keeper = self._connection.keeper(remote, process=keeper_process)
-            await self._declare_remotely(self._connection)
+            await self._declare_remotely(self._connection, identity)
             await self._publish(await self._connection.engine(), identity)
         else:
             identity = worker_id()
@@ -357,12 +357,12 @@ class Fairlead(Producer):
         """Close the store, as far as this event loop and synchronous code have opened it."""
         await self._connection.close()
 
-    async def _declare_remotely(self, connection: RemoteConnection) -> None:
+    async def _declare_remotely(self, connection: RemoteConnection, worker: WorkerId) -> None:
         """Put the declared schedules and circuits, if the key may: one for workers only need not."""
         engine = await connection.engine()
         try:
-            await engine.schedules.declare(self._declared_schedules.values())
-        except StoreRefused as error:
+            await engine.schedules.declare(self._declared_schedules.values(), worker)
+        except (ScheduleExists, StoreRefused) as error:
             log.warning("the schedules %s are not stored: %s", ", ".join(self._declared_schedules), error)
         try:
             await engine.circuits.declare(self._declared_circuits)

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Raw, Struct
+from msgspec.structs import replace
 
 from fairlead.core.cron import local, zone_of
-from fairlead.core.errors import InvalidSchedule, RecordUnreadable, ScheduleNotFound
+from fairlead.core.errors import InvalidSchedule, RecordUnreadable, ScheduleNotFound, StoreMismatch
 from fairlead.core.identity import TaskId, check_name
 from fairlead.core.instant import LONGEST, SECOND, Instant
 from fairlead.core.retry import MOST_RETRIES
@@ -128,6 +129,19 @@ class ScheduleRequest(ScheduleFields, frozen=True, kw_only=True, forbid_unknown_
     name: ScheduleName
 
 
+class DeclaredSchedules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The schedules that the program of a worker declares."""
+
+    schedules: Annotated[list[ScheduleRequest], Meta(extra_json_schema={"maxItems": 1_000})]
+
+
+class SchedulesDeclared(Struct, frozen=True, kw_only=True):
+    """The answer to declaring schedules."""
+
+    declared: int
+    """How many were named."""
+
+
 class ScheduleShown(Struct, frozen=True, kw_only=True):
     """A schedule and its state."""
 
@@ -184,7 +198,8 @@ def schedule_of(name: str, fields: ScheduleFields, tenant: str | None) -> Schedu
         name=name,
         cron=fields.cron,
         timezone=fields.timezone,
-        submission=submission_of(request, tenant),
+        # It says all that there is to say, whatever workers publish of its type.
+        submission=replace(submission_of(request, tenant), by_name=False),
         missed=Missed(fields.missed),
         missed_cap=fields.missed_cap,
         overlap=Overlap(fields.overlap),
@@ -290,6 +305,15 @@ PUT: Final = Endpoint[Empty, ScheduleFields](
     answers={200: ScheduleShown, 201: ScheduleShown},
     problems=(409,),
 )
+DECLARE: Final = Endpoint[Empty, DeclaredSchedules](
+    method="PUT",
+    path="/internal/workers/{worker_id}/schedules",
+    summary="Put the schedules of a worker",
+    role=Role.WORK,
+    body=DeclaredSchedules,
+    answers={200: SchedulesDeclared},
+    problems=(404, 409),
+)
 REMOVE: Final = Endpoint[Empty, None](
     method="DELETE",
     path="/api/v1/schedules/{schedule}",
@@ -366,11 +390,21 @@ class RemoteSchedules:
         status, shown = await self._ask.answer(PUT, ScheduleShown, body, subject=name, schedule=name)
         return Put(_entry(shown), created=status == _CREATED)
 
-    async def declare(self, schedules: Iterable[Schedule]) -> None:
+    async def declare(self, schedules: Iterable[Schedule], worker: str | None = None) -> None:
         """Put the schedules that a program declares, but for those that are over and are not stored.
 
-        One that cannot be read is left as it is.
+        One that cannot be read is left as it is. A worker that runs them needs no role for schedules.
         """
+        schedules = list(schedules)
+        if worker is not None and schedules:
+            try:
+                said = {"schedules": [{**fields_of(each), "name": each.name} for each in schedules]}
+                await self._ask(DECLARE, SchedulesDeclared, said, subject=worker, worker_id=worker)
+            except StoreMismatch:
+                # A server of an earlier version: it wants the role for it.
+                pass
+            else:
+                return
         for schedule in schedules:
             try:
                 if await self._is_stored(schedule.name) or goes_on(schedule, self._clock.now()):

@@ -18,10 +18,12 @@ from fairlead.admin.queues.api import (
 )
 from fairlead.admin.schedules import api as schedules_api
 from fairlead.admin.schedules.api import (
+    DeclaredSchedules,
     PreviewQuery,
     ScheduleFields,
     ScheduleList,
     ScheduleRequest,
+    SchedulesDeclared,
     previewed,
     schedule_of,
     shown,
@@ -32,6 +34,7 @@ from fairlead.core.circuit import Circuit
 from fairlead.core.errors import InvalidTask, ScheduleNotFound
 from fairlead.core.identity import check_name
 from fairlead.core.queues.queue import QueueSettings
+from fairlead.core.tenancy import Role
 from fairlead.server.endpoint import Answer, Call, EndpointGroup, called, named, serve
 from fairlead.server.http.problems import Refusal
 from fairlead.wire.endpoint import Empty
@@ -61,6 +64,25 @@ async def put_schedule(call: Call[Empty, ScheduleFields]) -> Answer:
     schedule = schedule_of(name, request, call.view.tenant_of(request.task.tenant))
     done = await call.view.engine.schedules.put(schedule, paused=request.paused)
     return Answer(shown(done.entry), status=201 if done.created else 200)
+
+
+async def declare_schedules(call: Call[Empty, DeclaredSchedules]) -> Answer:
+    """Put the schedules that a worker's program declares. Besides `work`, the key needs the role `submit`.
+
+    They submit task types that the worker handles, to queues that it serves, and replace none that submits others. One
+    that is as it is declared already is left alone.
+    """
+    view = call.view
+    if call.body.schedules and not view.principal.may(Role.SUBMIT):
+        raise Refusal(
+            "forbidden",
+            "a schedule submits tasks, and this key has no role for that; use a key that has the role submit as well",
+            remedy="use a key that has the roles work and submit",
+        )
+    worker = await view.worker(call.path["worker_id"])
+    schedules = [schedule_of(each.name, each, view.tenant_of(each.task.tenant)) for each in call.body.schedules]
+    await view.engine.schedules.declare(schedules, worker)
+    return Answer(SchedulesDeclared(declared=len(schedules)))
 
 
 async def run_schedule(call: Call[Empty, None]) -> Answer:
@@ -207,6 +229,7 @@ ENDPOINTS = (
         serve(schedules_api.LIST_SCHEDULES, list_schedules),
         serve(schedules_api.ADD, add_schedule, "add"),
         serve(schedules_api.PUT, put_schedule, "put"),
+        serve(schedules_api.DECLARE, declare_schedules, "declare"),
         serve(schedules_api.RUN, run_schedule, "run"),
         serve(schedules_api.PREVIEW, preview_schedule, "preview"),
     ),
