@@ -794,6 +794,19 @@ export interface QueueOwnSettings {
   default_weight: number | null;
 }
 
+/** Who shares a queue, turn by turn. */
+export interface QueueSharesShown {
+  queue: string;
+  /** `tenant`, `type`, `tag:NAME` or `parameter:NAME`. */
+  shared_by: string;
+  /** How many keys have ready tasks, at least; 0 to who is bound to a tenant. */
+  keys: number;
+  /** The keys of which most tasks wait, 50 at most; to who is bound to a tenant, its own. */
+  tenants: TenantShown[];
+  /** How many tasks of all other keys are ready; 0 to who is bound to a tenant. */
+  waiting_of_others: number;
+}
+
 /** A queue: whether it is paused, how many tasks it has, and its own settings. */
 export interface QueueShown {
   queue: string;
@@ -824,6 +837,12 @@ export interface QueueStanding {
   unserved_kinds: number;
   /** Those of which most wait, 10 at most. */
   unserved: UnservedShown[];
+  /** How many fair keys share it now, such as tenants, at least. */
+  fair_keys: number;
+  /** How many ready tasks of a fair key there are, of the 10 keys that have most. */
+  waiting_by_key: Record<string, number>;
+  /** How many of all other keys. */
+  waiting_of_other_keys: number;
 }
 
 /** Why a task came to its state. */
@@ -1565,6 +1584,28 @@ export interface TaskWhole {
   state_history?: Transition[];
 }
 
+/** Who shares the queues that are shared by fair keys, by the name of the queue, 50 at most. */
+export interface TenantList {
+  queues: QueueSharesShown[];
+}
+
+/** What one fair key, such as a tenant, has of a queue. */
+export interface TenantShown {
+  key: string;
+  /** How many of its tasks are ready. */
+  waiting: number;
+  /** How many execute, of the 500 oldest of the queue that do. */
+  executing: number;
+  /** How many turns it has for each one of a key with weight 1. */
+  weight: number;
+  /** Which part of the turns it has now, from 0 to 1; null if none of its tasks waits. */
+  part_of_turns: number | null;
+  /** How long its oldest ready task has waited; null if none waits, or if it is not among the 500 oldest. */
+  oldest_age_seconds: number | null;
+  /** Whether more than 80 % of all that waits, and at least 100 tasks, are its own, while others wait, too. */
+  noisy: boolean;
+}
+
 /** How many tasks ended lately. */
 export interface Throughput {
   completed_last_minute: number;
@@ -1937,6 +1978,11 @@ export interface Endpoints {
   "PUT /api/v1/task-types": {
     request: { body: TaskTypesRequest };
     answer: TaskTypesPublished;
+  };
+  /** List who shares the queues */
+  "GET /api/v1/tenants": {
+    request: { query?: { queue?: string } };
+    answer: TenantList;
   };
   /** Show a circuit */
   "GET /api/v1/task-types/{task_type}/circuit": {

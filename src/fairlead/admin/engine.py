@@ -14,6 +14,7 @@ from fairlead.core.health.autoscale import WITHIN, Scaling, advise
 from fairlead.core.identity import check_name
 from fairlead.core.instant import Span
 from fairlead.engine.engine import Engine
+from fairlead.engine.fair_keys import fair_keys
 from fairlead.engine.metrics.throughput import hour_of
 from fairlead.engine.queue_ages import QueueAges, queue_ages
 from fairlead.engine.stats import Stats, stats_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fairlead.admin.quarantine.service import QuarantineRecords
     from fairlead.admin.queues.service import Queues
     from fairlead.admin.schedules.service import Schedules
+    from fairlead.admin.tenants.service import Tenants
     from fairlead.admin.types.service import Types
     from fairlead.admin.workers.service import Workers
     from fairlead.core.circuit import Circuit
@@ -44,6 +46,13 @@ class AdminEngine(Engine):
         from fairlead.admin.workers.service import Workers
 
         return Workers(self.records, self.clock, self.worker_records)
+
+    @functools.cached_property
+    def tenants(self) -> Tenants:
+        """Who shares the queues that are shared by fair keys."""
+        from fairlead.admin.tenants.service import Tenants
+
+        return Tenants(self.store, self.queue_cache, self.clock)
 
     @functools.cached_property
     def queues(self) -> Queues:
@@ -156,6 +165,7 @@ class AdminEngine(Engine):
             quarantined=await self._quarantined(),
             hour=hour_of(rows, now),
             unserved=await self.unserved(tally.lanes, workers),
+            fair=await fair_keys(self.store, tally.lanes),
         )
 
     async def ages(self, queues: Collection[str] | None = None) -> QueueAges:

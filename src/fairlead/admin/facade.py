@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from fairlead.admin.queues.service import Queues
     from fairlead.admin.schedules.api import RemoteSchedules
     from fairlead.admin.schedules.service import Schedules
+    from fairlead.admin.tenants.api import RemoteTenants
+    from fairlead.admin.tenants.service import Tenants
     from fairlead.admin.types.api import RemoteTypes
     from fairlead.admin.types.service import Types
     from fairlead.admin.workers.api import RemoteWorkers
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from fairlead.engine.stats import Stats
 
 QueueFacade: TypeAlias = "Queues | RemoteQueues"
+TenantFacade: TypeAlias = "Tenants | RemoteTenants"
 CircuitFacade: TypeAlias = "Circuits | RemoteCircuits"
 ScheduleFacade: TypeAlias = "Schedules | RemoteSchedules"
 TypeFacade: TypeAlias = "Types | RemoteTypes"
@@ -121,6 +124,9 @@ class Facade(Protocol):
 
     @property
     def queues(self) -> QueueFacade: ...
+
+    @property
+    def tenants(self) -> TenantFacade: ...
 
     @property
     def circuits(self) -> CircuitFacade: ...

@@ -11,6 +11,7 @@ from fairlead.core.health.unserved import Lack, Unserved, UnservedTasks
 from fairlead.core.instant import SECOND, Instant, span
 from fairlead.core.task import PRIORITIES, Priority, State
 from fairlead.core.tenancy import Role
+from fairlead.engine.fair_keys import FairKeys
 from fairlead.engine.metrics.throughput import NO_COUNTS, HourCounts
 from fairlead.engine.metrics.throughput import Throughput as Ended
 from fairlead.engine.queue_ages import AgePercentiles
@@ -84,6 +85,12 @@ class QueueStanding(Struct, kw_only=True):
     """How many pairs of a task type and a capability set they are of."""
     unserved: list[UnservedShown] = []
     """Those of which most wait, 10 at most."""
+    fair_keys: int = 0
+    """How many fair keys share it now, such as tenants, at least."""
+    waiting_by_key: dict[str, int] = {}
+    """How many ready tasks of a fair key there are, of the 10 keys that have most."""
+    waiting_of_other_keys: int = 0
+    """How many of all other keys."""
 
 
 class WorkerCounts(Struct, kw_only=True):
@@ -264,6 +271,9 @@ def _queue(queue: QueueStats) -> QueueStanding:
         unserved_tasks=queue.unserved.tasks,
         unserved_kinds=queue.unserved.kinds,
         unserved=[_unserved_shown(kind) for kind in queue.unserved.first],
+        fair_keys=0 if queue.fair is None else queue.fair.keys,
+        waiting_by_key={} if queue.fair is None else queue.fair.waiting,
+        waiting_of_other_keys=0 if queue.fair is None else queue.fair.others,
     )
 
 
@@ -351,6 +361,9 @@ def _queue_of(standing: QueueStanding) -> QueueStats:
             kinds=standing.unserved_kinds,
             first=tuple(_unserved_of(shown) for shown in standing.unserved),
         ),
+        fair=FairKeys(keys=standing.fair_keys, waiting=standing.waiting_by_key, others=standing.waiting_of_other_keys)
+        if standing.fair_keys
+        else None,
     )
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from fairlead.admin.engine import AdminEngine
 from fairlead.admin.tenant_records import TenantOperations, TenantSchedules
+from fairlead.admin.tenants.service import Tenants
 from fairlead.admin.types.service import Types
 from fairlead.admin.workers.service import Workers
 from fairlead.core.dead_letters import Groups
@@ -80,6 +81,11 @@ class TenantEngine:
     def workers(self) -> Workers:
         """The workers that keys of the tenant have registered."""
         return Workers(self._engine.records, self._engine.clock, self._engine.worker_records, self._tenant)
+
+    @property
+    def tenants(self) -> Tenants:
+        """The shares that the tenant has of queues."""
+        return Tenants(self._engine.store, self._engine.queue_cache, self._engine.clock, self._tenant)
 
     # Tasks
 

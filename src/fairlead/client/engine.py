@@ -15,6 +15,7 @@ from fairlead.admin.quarantine.api import RemoteQuarantine
 from fairlead.admin.queues.api import RemoteQueues
 from fairlead.admin.schedules.api import RemoteSchedules
 from fairlead.admin.stats import SHOW_STATS, Standing, stats_of
+from fairlead.admin.tenants.api import RemoteTenants
 from fairlead.admin.types.api import RemoteTypes
 from fairlead.admin.workers.api import SHOW_AUTOSCALE, Autoscale, RemoteWorkers, scaling_of
 from fairlead.client.calls import ServerCalls
@@ -77,6 +78,8 @@ class RemoteEngine:
         self.clock: Clock = SystemClock()
         self.queues = RemoteQueues(self._ask)
         """What is said of single queues, and of task types that are paused."""
+        self.tenants = RemoteTenants(self._ask)
+        """Who shares the queues that are shared by fair keys."""
         self.circuits = RemoteCircuits(self._ask)
         """The circuits of task types."""
         self.types = RemoteTypes(self._ask)

@@ -13,6 +13,7 @@ from fairlead.core.circuit import Circuit
 from fairlead.core.health.unserved import SERVED, UnservedTasks
 from fairlead.core.instant import Instant, Span
 from fairlead.core.task import PRIORITIES, Priority, State
+from fairlead.engine.fair_keys import FairKeys
 from fairlead.engine.metrics.throughput import NO_COUNTS, OTHER_QUEUES, HourCounts, Throughput
 from fairlead.engine.queue_ages import AgePercentiles, QueueAges
 from fairlead.engine.worker_records import SlotKind, SlotUse, WorkerRecord, WorkerState
@@ -44,6 +45,8 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     """Dead letters by type; likewise."""
     unserved: UnservedTasks = SERVED
     """Ready tasks that no live worker could run."""
+    fair: FairKeys | None = None
+    """Who waits by fair keys; None if no fair task does."""
     paused: bool = False
     """Whether its tasks wait because someone paused it, or because its settings cannot be read."""
     unreadable: bool = False
@@ -119,6 +122,7 @@ def stats_of(
     quarantined: Mapping[str, int] | None = None,
     hour: Mapping[str, Mapping[Priority, HourCounts]] | None = None,
     unserved: Mapping[str, UnservedTasks] | None = None,
+    fair: Mapping[str, FairKeys] | None = None,
 ) -> Stats:
     """The stats of a tally taken at this moment; a queue that is paused is there even without tasks."""
     queues = {name: _no_tasks(paused=True, unreadable=name in unreadable) for name in sorted(paused)}
@@ -148,6 +152,9 @@ def stats_of(
     for name, waiting in (unserved or {}).items():
         if name in queues:
             queues[name] = replace(queues[name], unserved=waiting)
+    for name, keys in (fair or {}).items():
+        if name in queues:
+            queues[name] = replace(queues[name], fair=keys)
     return Stats(
         queues=queues,
         states=states,

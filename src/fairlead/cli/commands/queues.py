@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 from cyclopts import App, Parameter
 
 from fairlead.admin.facade import Facade
 from fairlead.admin.queues.api import queue_shown
+from fairlead.admin.tenants.api import tenants_shown
 from fairlead.cli.commands.operations import Yes
 from fairlead.cli.options import COMMON_WITH_STORE, PLAIN, CommonWithStore, reached
 from fairlead.cli.output import Cell, Column, write, write_json, write_styled, write_table
 from fairlead.cli.setting_options import DEFAULT, labelled, option_texts, parsed
 from fairlead.cli.tables import circuit_in_words
+from fairlead.cli.times import brief
 from fairlead.core.circuit import CircuitState
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.identity import check_name
 from fairlead.core.queues.queue import QueueOptions, QueueSettings, changed
 from fairlead.core.task import WAITING, State
+from fairlead.engine.fair_keys import QueueShares
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.stats import QueueStats, Stats
 
@@ -232,9 +236,51 @@ def _field(label: str, text: str, style: str = "") -> None:
     write_styled([Cell(f"{label:<10} ", "dim"), Cell(text, style)])
 
 
+def tenants(
+    queue: Annotated[str | None, Parameter(name="QUEUE", help="Only this queue.")] = None,
+    /,
+    *,
+    common: CommonWithStore = COMMON_WITH_STORE,
+) -> None:
+    """Show who shares queues by fair keys, such as tenants: what waits and runs of each, and its part of the turns.
+
+    Of each queue the 50 keys are shown of which most tasks wait. A key is a noisy neighbour if nearly all that waits is
+    its own, while others wait, too.
+    """
+    with reached(common) as connection:
+        found = run_inline(connection.inline().tenants.all(queue))
+    if common.json:
+        write_json(tenants_shown(found))
+        return
+    if not found:
+        write("no queue is shared: `fairlead queues set QUEUE --fair tenant` has tenants take turns")
+        return
+    columns = [Column("QUEUE", cut=True), Column("KEY", cut=True), Column("WAITING", right=True)]
+    columns += [Column("RUNNING", right=True), Column("WEIGHT", right=True), Column("TURNS", right=True)]
+    columns += [Column("OLDEST", right=True), Column("")]
+    write_table(columns, [row for each in found for row in _share_rows(each)])
+
+
+def _share_rows(shared: QueueShares) -> Iterator[list[Cell | str]]:
+    for share in shared.shares:
+        yield [
+            shared.queue,
+            Cell(share.key, "bold"),
+            f"{share.waiting:,}",
+            f"{share.executing:,}",
+            f"{share.weight:g}",
+            "-" if share.part is None else f"{share.part:.0%}",
+            "-" if share.oldest_age is None else brief(share.oldest_age),
+            Cell("noisy", "yellow") if share.noisy else "",
+        ]
+    if shared.others:
+        yield [shared.queue, Cell("all others", "dim"), f"{shared.others:,}", "", "", "", "", ""]
+
+
 for _name, _command in (
     ("list", list_queues),
     ("show", show),
+    ("tenants", tenants),
     ("pause", pause),
     ("resume", resume),
     ("set", change),

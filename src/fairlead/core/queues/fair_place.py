@@ -6,6 +6,7 @@ A line is the waiting tasks of one queue and priority; `fairlead.core.queues.fai
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from fairlead.core.queues.fairness import STEP, LineTurns
 from fairlead.core.queues.order import Share
@@ -42,6 +43,16 @@ def own_before(line: LineTurns, turn: int, step: int, waiting: int) -> int:
 def promoted_between(share: Share, ahead: int, promoted: int, passed: int) -> int:
     """How many of so many promoted tasks behind it are served before one that has so many ahead, at most."""
     return min(promoted, share.promoted_before(ahead, min(passed, share.due)))
+
+
+NOISY_FROM: Final = 100
+"""From how many waiting tasks on a key may be said to be noisy."""
+_NOISY_PART: Final = 0.8
+
+
+def is_noisy(waiting: int, of_all: int) -> bool:
+    """Whether a key that has so many of all waiting tasks of a queue is a noisy neighbour: nearly all are its own."""
+    return NOISY_FROM <= waiting < of_all and waiting > of_all * _NOISY_PART
 
 
 def starts_in(weight: float, weights: Mapping[str, float], *, others: int, default: float, unkeyed: bool) -> float:

@@ -151,6 +151,16 @@ UNSERVED: Final = Family(
     "Ready tasks that no live worker could run, by why: type_unknown, capability_missing, or whatever their type (any) "
     "no_workers or queue_unserved.",
 )
+FAIR_KEYS: Final = Family(
+    "fairlead_fair_keys", _GAUGE, _STORE, ("queue",), "Fair keys, such as tenants, that share a queue now, at least."
+)
+FAIR_KEY_WAITING: Final = Family(
+    "fairlead_fair_key_waiting",
+    _GAUGE,
+    _STORE,
+    ("queue", "key"),
+    "Ready tasks of a fair key, of the 10 keys of a queue that have most; of all others under the key other.",
+)
 QUEUE_PAUSED: Final = Family(
     "fairlead_queue_paused", _GAUGE, _STORE, ("queue",), "Whether a queue is paused: 1 if it is."
 )
@@ -317,9 +327,10 @@ STORE_INTACT: Final = Family(
 )
 
 CATALOGUE: Final = (
-    QUEUE_DEPTH, QUEUE_OLDEST_AGE, AT_RISK, UNSERVED, QUEUE_PAUSED, QUEUE_WAIT, SUBMITTED, REFUSED, PROMOTED, DURATION,
-    COMPLETED, TRANSITIONS, RETRIES, FAILED, DEAD_LETTERS, FOREIGN, DEAD_LETTER_SIZE, DEAD_LETTERS_WAITING,
-    DEAD_LETTER_ALERT, CIRCUIT_STATE, QUARANTINED, TASK_STATE, WORKERS, WORKER_FAILURES, CAPACITY_USED,
-    HEARTBEAT_FAILURES, STORE_SECONDS, BATCH_SIZE, SCHEDULE_LATE, JOURNAL_BEHIND, STORE_INTACT,
+    QUEUE_DEPTH, QUEUE_OLDEST_AGE, AT_RISK, UNSERVED, FAIR_KEYS, FAIR_KEY_WAITING, QUEUE_PAUSED, QUEUE_WAIT,
+    SUBMITTED, REFUSED, PROMOTED, DURATION, COMPLETED, TRANSITIONS, RETRIES, FAILED, DEAD_LETTERS, FOREIGN,
+    DEAD_LETTER_SIZE, DEAD_LETTERS_WAITING, DEAD_LETTER_ALERT, CIRCUIT_STATE, QUARANTINED, TASK_STATE, WORKERS,
+    WORKER_FAILURES, CAPACITY_USED, HEARTBEAT_FAILURES, STORE_SECONDS, BATCH_SIZE, SCHEDULE_LATE, JOURNAL_BEHIND,
+    STORE_INTACT,
 )  # fmt: skip
 """All of them, in the order of the reference."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from fairlead.core.errors import StoreError
 from fairlead.core.instant import SECOND, Span
 from fairlead.core.task import Priority, State
 from fairlead.core.tenancy import Role
+from fairlead.engine.fair_keys import FairKeys
 from fairlead.engine.metrics import names
 from fairlead.engine.metrics.collector import MOST_NAMES, OTHER
 from fairlead.engine.metrics.names import MEDIA_TYPE, Family, Samples, render
@@ -156,6 +157,9 @@ def gauges(
     )
     yield names.AT_RISK, _at_risk(stats, queues, at_risk)
     yield names.UNSERVED, _unserved(stats, queues)
+    shared = [(name, each.fair) for name, each in stats.queues.items() if each.fair is not None]
+    yield names.FAIR_KEYS, _summed(((name, fair.keys) for name, fair in shared), queues)
+    yield names.FAIR_KEY_WAITING, _waiting_by_key(shared, queues)
     yield (
         names.QUEUE_PAUSED,
         [((name,), int(all(each.paused for each in standing))) for name, standing in queues.items()],
@@ -199,6 +203,20 @@ def _unserved(stats: Stats, queues: Collection[str]) -> Samples:
     sums: Counter[tuple[str, str, str]] = Counter()
     for kind, count in counts.items():
         sums[kind if kind in shown else (OTHER, OTHER, OTHER)] += count
+    return list(sums.items())
+
+
+def _waiting_by_key(shared: Sequence[tuple[str, FairKeys]], queues: Collection[str]) -> Samples:
+    """How many tasks of fair keys wait: of very many keys those of which most do, and the rest as other."""
+    named = Counter({(name, key): count for name, fair in shared for key, count in fair.waiting.items()})
+    shown = frozenset(pair for pair, _ in named.most_common(MOST_NAMES) if pair[0] in queues)
+    sums: Counter[tuple[str, str]] = Counter()
+    for (name, key), count in named.items():
+        known = name if name in queues else OTHER
+        sums[(name, key) if (name, key) in shown else (known, OTHER)] += count
+    for name, fair in shared:
+        if fair.others:
+            sums[name if name in queues else OTHER, OTHER] += fair.others
     return list(sums.items())
 
 

@@ -28,6 +28,8 @@ from fairlead.admin.schedules.api import (
     schedule_of,
     shown,
 )
+from fairlead.admin.tenants import api as tenants_api
+from fairlead.admin.tenants.api import TenantsQuery, tenants_shown
 from fairlead.admin.types import api as types_api
 from fairlead.admin.types.api import TaskTypeList, TaskTypesPublished, TaskTypesRequest, declaration_in, type_shown
 from fairlead.core.circuit import Circuit
@@ -203,6 +205,14 @@ async def declare_types(call: Call[Empty, TaskTypesRequest]) -> Answer:
     return Answer(TaskTypesPublished(published=len(call.body.types)))
 
 
+async def list_tenants(call: Call[TenantsQuery, None]) -> Answer:
+    """List who shares the queues that are shared by fair keys, such as tenants: what waits and runs of each.
+
+    With a key that is bound to a tenant, only the shares of that tenant are listed.
+    """
+    return Answer(tenants_shown(await call.view.engine.tenants.all(call.query.queue)))
+
+
 async def list_circuits(call: Call[Empty, None]) -> Answer:
     """List the circuit breakers and their states."""
     engine = call.state.engine
@@ -251,6 +261,9 @@ ENDPOINTS = (
         *called(types_api),
         serve(types_api.LIST_TYPES, list_types),
         serve(types_api.DECLARE_TYPES, declare_types),
+    ),
+    *EndpointGroup("tenants", "Tenants, or other fair keys: who shares a queue, turn by turn.").of(
+        serve(tenants_api.LIST_TENANTS, list_tenants),
     ),
     *EndpointGroup(
         "circuits",
