@@ -156,6 +156,7 @@ ROWS: Final[dict[str, Row]] = {
     ),
     "GET /api/v1/task-types/{task_type}": Row(about(TYPE)),
     "DELETE /api/v1/task-types/{task_type}": Row(about(TYPE)),
+    "GET /api/v1/tenants": listing("/api/v1/tenants"),
     "GET /api/v1/circuits": everybodys("/api/v1/circuits"),
     "GET /api/v1/task-types/{task_type}/circuit": everybodys(TYPE + "/circuit"),
     "PUT /api/v1/task-types/{task_type}/circuit": everybodys(TYPE + "/circuit", lambda things: {"failure_ratio": 0.9}),
@@ -352,6 +353,8 @@ def shape(said: Said, things: Things) -> Any:
     for name in sorted(things.names, key=len, reverse=True):
         text = text.replace(name, "…")
     text = re.sub(r"\b[0-9a-f]{16}(?:[0-9a-f]{16})?\b", "…", text)
+    # What has waited for a moment may have waited for two.
+    text = re.sub(r"(oldest_age_seconds\{[^}]*\}) [0-9.e-]+", r"\1 …", text)
     try:
         return json.loads(text)
     except ValueError:

@@ -148,8 +148,7 @@ UNSERVED: Final = Family(
     _GAUGE,
     _STORE,
     ("queue", "type", "reason"),
-    "Ready tasks that no live worker could run, by why: type_unknown, capability_missing, or whatever their type (any) "
-    "no_workers or queue_unserved.",
+    "Ready tasks that no live worker could run, by why, as explain has it; of the type any if none serves the queue.",
 )
 FAIR_KEYS: Final = Family(
     "fairlead_fair_keys", _GAUGE, _STORE, ("queue",), "Fair keys, such as tenants, that share a queue now, at least."
