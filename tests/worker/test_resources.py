@@ -373,6 +373,25 @@ async def test_a_worker_can_be_asked_to_leave_while_its_lifespan_begins() -> Non
     assert left
 
 
+async def test_a_lifespan_that_does_not_end_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    @asynccontextmanager
+    async def lifespan(app: Fairlead) -> AsyncIterator[None]:
+        yield
+        await asyncio.sleep(3600)
+
+    app = Fairlead("memory://", lifespan=lifespan)
+
+    @app.task
+    def handler() -> None: ...
+
+    worker = await app.worker(keeper_process=False, settings=WorkerSettings(drain_seconds=0))
+    running = asyncio.create_task(worker.run())
+    await (await handler.submit()).result(timeout=PATIENCE)
+    worker.leave()
+    await asyncio.wait_for(running, PATIENCE)
+    assert "the lifespan has not ended within 2 s" in caplog.text
+
+
 def test_state_is_what_the_lifespan_yields() -> None:
     @asynccontextmanager
     async def lifespan(app: Fairlead) -> AsyncIterator[int]:

@@ -167,10 +167,13 @@ class Worker:
 
     async def run(self) -> None:
         """Work until asked to leave, then drain; all within the lifespan of the app."""
-        async with contextlib.AsyncExitStack() as stack:
-            if self._handlers.resources.lifespan is not None and not await self._opens(stack):
-                return
+        stack = contextlib.AsyncExitStack()
+        if self._handlers.resources.lifespan is not None and not await self._opens(stack):
+            return
+        try:
             await self._work()
+        finally:
+            await self._shut(stack)
 
     async def _opens(self, stack: contextlib.AsyncExitStack) -> bool:
         """Enter the lifespan, to be left with the stack; whether that was done before the worker was asked to leave."""
@@ -184,6 +187,18 @@ class Worker:
         finally:
             self._startup = None
         return True
+
+    async def _shut(self, stack: contextlib.AsyncExitStack) -> None:
+        """Leave the lifespan, unless that takes longer than tasks may take to end."""
+        within = max(self._settings.drain, PATIENCE)
+        patience = asyncio.timeout(within)
+        try:
+            async with patience:
+                await stack.aclose()
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            log.warning("the lifespan has not ended within %g s; leaving it as it is", within)
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:

@@ -27,6 +27,7 @@ from fairlead.core.errors import InvalidTask, PayloadTooLarge
 from fairlead.core.events import Completed, Failed, HandedBack
 from fairlead.core.retry import derives
 from fairlead.core.task import Failure, Progress, Task
+from fairlead.engine.runtime.telemetry import Logger
 from fairlead.worker.context import TaskContext, enter
 from fairlead.worker.handlers import Handler
 from fairlead.worker.isolation.fork_guard import hear_signals, leave
@@ -48,6 +49,8 @@ from fairlead.worker.logs import start_logging
 from fairlead.worker.outcome import InvalidArguments, call, completed, failed, failure_of, invalid_arguments
 from fairlead.worker.resources import OnLoop, Resources
 from fairlead.worker.spans import adopt
+
+log = Logger("fairlead.worker")
 
 _MAIN: Final = "__fairlead_main__"
 """The worker's main module is run under this name, so that its `if __name__ == "__main__"` does not start a worker."""
@@ -208,7 +211,10 @@ class CellProcess:
             self._serve()
         except EOFError:
             for lifespan in self._lifespans.values():
-                lifespan.__exit__(None, None, None)
+                try:
+                    lifespan.__exit__(None, None, None)
+                except Exception:
+                    log.exception("the lifespan of an isolated process ended with an error")
             _exit(0)
 
     def _serve(self) -> NoReturn:
