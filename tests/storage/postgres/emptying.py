@@ -29,6 +29,7 @@ _TABLES: Final = (
     "type_set_member",
     "type_set",
     "lane_group",
+    "line_turn",
     "feed",
     "feed_end",
 )

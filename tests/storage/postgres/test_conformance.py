@@ -11,7 +11,7 @@ import pytest
 from fairlead.storage.postgres.schema import migrate
 from fairlead.storage.postgres.store import open_postgres
 from fairlead.storage.protocol import Store
-from fairlead.testing.contract import QuarantineContract, StoreContract
+from fairlead.testing.contract import QuarantineContract, SharingContract, StoreContract
 from fairlead.testing.leases import check_leases
 from fairlead.testing.machine import compare_with_memory
 from fairlead.testing.vandalism import Vandal
@@ -20,7 +20,7 @@ from tests.storage.postgres.emptying import emptied, empty
 from tests.storage.postgres.vandal import DatabaseVandal
 
 
-class TestPostgres(StoreContract, QuarantineContract):
+class TestPostgres(StoreContract, SharingContract, QuarantineContract):
     @pytest.fixture
     async def store(self, url: str) -> AsyncIterator[Store]:
         store = await open_postgres(url)
@@ -32,7 +32,7 @@ class TestPostgres(StoreContract, QuarantineContract):
         return DatabaseVandal(url)
 
 
-class TestPostgresBlocking(StoreContract):
+class TestPostgresBlocking(StoreContract, SharingContract):
     test_one_task_does_not_wake_every_waiter = None  # type: ignore[assignment]
 
     @pytest.fixture
@@ -48,7 +48,7 @@ async def _no_wait(queues: Sequence[str], timeout: float) -> None:
     await asyncio.sleep(0)
 
 
-class TestPostgresUnprepared(StoreContract):
+class TestPostgresUnprepared(StoreContract, SharingContract):
     """As behind PgBouncer: no prepared statements, no session settings, no LISTEN."""
 
     @pytest.fixture
@@ -58,7 +58,7 @@ class TestPostgresUnprepared(StoreContract):
         await store.close()
 
 
-class TestPostgresSorting(StoreContract):
+class TestPostgresSorting(StoreContract, SharingContract):
     """In a database whose text order is a language's, not that of bytes."""
 
     @pytest.fixture(scope="class")

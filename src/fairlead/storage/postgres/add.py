@@ -18,6 +18,7 @@ from fairlead.storage.postgres.binary_arrays import Packed
 from fairlead.storage.postgres.columns import (
     ADD_PACKERS,
     KEY_COLUMNS,
+    TURN_COLUMNS,
     RouteNames,
     columns_of,
     is_plain,
@@ -89,7 +90,9 @@ class Adder:
             names = [columns[0]]
         else:
             names, packed = self._columns(sorted(tasks, key=_by_id), keyed=False)
-            statement, columns = self._statements["add.new"], (binary_arrays.texts(names), *packed)
+            by_turn = any(task.spec.takes_turns for task in tasks)
+            statement = self._statements.new(by_turn=by_turn)
+            columns = binary_arrays.texts(names), *(packed if by_turn else packed[:-TURN_COLUMNS])
         await self._make_routes(self._connections, names)
         try:
             await self._connections.fetch(statement, (self._address.channel, *columns))
@@ -227,7 +230,7 @@ class Adder:
         missing = sorted(set(names) - self._made)
         if not missing:
             return
-        queues, types, requires, keyed = route_columns(missing)
+        queues, types, requires, keyed, fair = route_columns(missing)
         await session.fetch(
             self._statements["add.routes"],
             (
@@ -236,6 +239,7 @@ class Adder:
                 binary_arrays.texts(types),
                 binary_arrays.texts(requires),
                 binary_arrays.booleans(keyed),
+                binary_arrays.booleans(fair),
             ),
         )
         self._made.update(missing)

@@ -62,6 +62,8 @@ class LaneSurvey(Struct):
     """The same, where types may be shut."""
     keyed: bool
     """Whether tasks with concurrency keys wait."""
+    fair: bool
+    """Whether tasks wait that take turns."""
     type_set: int
 
 
@@ -178,10 +180,10 @@ class Bounds:
 
     async def _look(self, claim: Claim, now: float) -> LaneSurvey:
         digest, excluding, types = _type_set(claim)
-        lanes, keyed, type_set, unknown = await self._survey(claim, digest)
+        lanes, keyed, fair, type_set, unknown = await self._survey(claim, digest)
         if digest and type_set is None:
             await self._fetch("bounds.know", digest, excluding, binary_arrays.texts(types))
-            _, _, type_set, _ = await self._survey(claim, digest)
+            *_, type_set, _ = await self._survey(claim, digest)
         elif digest:
             await self._fetch("bounds.use", type_set)
         if type_set is not None and unknown and now >= self._find_out_at.get(type_set, now):
@@ -191,9 +193,9 @@ class Bounds:
         few = len(lanes) <= FEW_LANES or (not excluding and len(types) <= FEW_LANES)
         all_types = len(lanes) <= FEW_LANES and all(excluding != (lane in types) for lane in lanes)
         first = OF_ALL if not digest or all_types else OF_LANES if few else OF_GROUPS
-        return LaneSurvey(now, first, OF_LANES if few else first, keyed, type_set or 0)
+        return LaneSurvey(now, first, OF_LANES if few else first, keyed, fair, type_set or 0)
 
-    async def _survey(self, claim: Claim, digest: str) -> tuple[list[str], bool, int | None, bool]:
+    async def _survey(self, claim: Claim, digest: str) -> tuple[list[str], bool, bool, int | None, bool]:
         rows = await self._fetch(
             "bounds.survey",
             binary_arrays.texts([order.queue for order in claim.queues]),
@@ -201,8 +203,8 @@ class Bounds:
             digest,
             FEW_LANES + 1,
         )
-        lanes, keyed, type_set, unknown = rows[0]
-        return lanes, keyed, type_set, unknown
+        lanes, keyed, fair, type_set, unknown = rows[0]
+        return lanes, keyed, fair, type_set, unknown
 
     async def _fetch(self, name: str, *parameters: Any) -> list[Any]:
         return await self._connections.fetch(self._statements[name], parameters)

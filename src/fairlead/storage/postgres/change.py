@@ -36,7 +36,7 @@ class Changer:
         """The verdicts, in order."""
         verdicts = [Verdict.APPLIED] * len(changes)
         for places in rounds([change.id for change in changes]):
-            found = await self._apply(sorted((changes[place] for place in places), key=_by_id))
+            found = await self._apply([changes[place] for place in places])
             for place in places:
                 verdicts[place] = found.get(changes[place].id, Verdict.APPLIED)
         return verdicts
@@ -59,7 +59,7 @@ class Changer:
         return await self._connections.transaction(work)
 
     async def _apply(self, changes: list[Change]) -> dict[TaskId, Verdict]:
-        """The verdicts on changes to different tasks, in order of id, but for those that were settled at once."""
+        """The verdicts on changes to different tasks, but for those that were settled at once."""
         verdicts = await self._apply_plain(changes)
         ends = [change for change in changes if verdicts.get(change.id) is _AWAITED]
         if ends:
@@ -85,7 +85,7 @@ class Changer:
 
     async def _apply_plain(self, changes: list[Change]) -> dict[TaskId, Verdict]:
         """The same, but that the ends of tasks which others wait for are put off."""
-        settles = [change for change in changes if _is_settle(change)]
+        settles = sorted((change for change in changes if _is_settle(change)), key=_by_id)
         if settles:
             applied = await self._settle(settles)
             changes = [change for change in changes if change.id not in applied]

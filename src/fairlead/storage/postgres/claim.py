@@ -8,13 +8,11 @@ tasks take turns everywhere, is merged here from the lanes' heads; the tasks cho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from fairlead.core.errors import StoreError
-from fairlead.core.identity import TaskId
 from fairlead.core.queues.order import Line, ServiceKey, Table, service_key, top_rank
 from fairlead.core.task import Lane, Priority, Task
 from fairlead.storage.lane_merge import Head, merge
@@ -22,13 +20,13 @@ from fairlead.storage.postgres import binary_arrays
 from fairlead.storage.postgres.binary_arrays import Packed
 from fairlead.storage.postgres.bounds import OF_ALL, OF_GROUPS, OF_LANES, Bounds, LaneSurvey
 from fairlead.storage.postgres.claim_limited import (
-    LimitedClaim,
+    MergedClaim,
     rest_of,
     types_of,
 )
 from fairlead.storage.postgres.connection.pool import Connections
-from fairlead.storage.postgres.connection.session import Row, Session
-from fairlead.storage.postgres.rows import claimed_tasks, task_id_of, tasks_in
+from fairlead.storage.postgres.connection.session import Session
+from fairlead.storage.postgres.rows import claimed_tasks, tasks_in
 from fairlead.storage.postgres.statements import Statements
 from fairlead.storage.postgres.url import Address
 from fairlead.storage.quarantine import Quarantine
@@ -39,8 +37,8 @@ _SPARE: Final = 8
 _MOST_SPARE: Final = 1_024
 _WIDEST: Final = 16_384
 _TRIES: Final = 8
-_KEYED: Final = -1
-"""Instead of a number of candidates: some have concurrency keys, and nothing was taken."""
+_APART: Final = -1
+"""Instead of a number of candidates: some have concurrency keys or take turns, and nothing was taken."""
 _SHARING: Final = -2
 """Instead of a number of candidates: some take turns with others, and nothing was taken."""
 _TOO_FAR: Final = -3
@@ -101,14 +99,23 @@ class Claimer:
         passed_over = False
         for _ in range(_TRIES):
             left = rest_of(claim, tasks) if tasks else claim
-            if claim.limited or survey.keyed:
-                tasks += await self._limited(left, reach, spoilt, survey)
-                break
-            taken, candidates = await self._chosen(left, reach, spoilt, first, survey.type_set)
-            if candidates == _KEYED:
+            fair = survey.fair and not passed_over and self._is_by_turn_alone(claim)
+            if claim.limited or survey.keyed or (survey.fair and not fair) or self._is_drawn(claim):
+                found = await self._merged(left, reach, spoilt, survey)
+                if found is not None:
+                    tasks += found
+                    break
+                # Tasks with concurrency keys have come since the lanes were surveyed.
                 survey.keyed = True
+                continue
+            taken, candidates = await self._chosen(left, reach, spoilt, first, survey.type_set, fair=fair)
+            if candidates == _APART:
+                self._bounds.forget()
+                survey = await self._bounds.survey(claim)
             elif candidates == _SHARING:
                 self._sharing = _SHARED_FOR
+            elif candidates == _TOO_FAR and fair:
+                passed_over = True
             elif candidates == _TOO_FAR and first == OF_ALL:
                 first = survey.first = OF_GROUPS
             elif candidates == _TOO_FAR:
@@ -130,16 +137,15 @@ class Claimer:
             await self._bounds.took(claim, survey.type_set, tasks)
 
     async def _chosen(
-        self, claim: Claim, reach: int, spoilt: list[Exception], first: str, type_set: int
+        self, claim: Claim, reach: int, spoilt: list[Exception], first: str, type_set: int, *, fair: bool
     ) -> tuple[list[Task], int]:
         """The tasks taken, and how many candidates there were."""
-        shares = [order.share for order in claim.queues if order.share is not None] if self._sharing else ()
-        if any(len(order.tables) > 1 for order in claim.queues) or any(share.everywhere for share in shares):
-            rows, candidates = await self._drawn(claim, reach, type_set)
-            return claimed_tasks(rows, claim, spoilt), candidates
-        by_turns = bool(shares)
+        by_turns = self._sharing > 0 and any(order.share is not None for order in claim.queues)
+        if fair and first == OF_LANES:
+            first = OF_GROUPS  # Lanes are in the order of their tasks' waits.
+        covered = first == OF_ALL and type_set != 0
         rows = await self._connections.fetch(
-            self._statements.best(reach, first, covered=first == OF_ALL and type_set != 0, by_turns=by_turns),
+            self._statements.best(reach, first, covered=covered, by_turns=by_turns, fair=fair),
             (
                 *_lease(claim),
                 claim.limit,
@@ -154,7 +160,22 @@ class Claimer:
         if rows[0][1] is None:
             return [], candidates
         tasks = claimed_tasks(rows, claim, spoilt)
+        if fair:
+            return tasks, candidates
         return _in_turn(claim, tasks) if by_turns else _by_rank(claim, tasks), candidates
+
+    def _is_by_turn_alone(self, claim: Claim) -> bool:
+        """Whether the database can choose where fair tasks wait: of one queue, as long as no task is promoted."""
+        if len(claim.queues) > 1 or len(claim.queues[0].tables) > 1 or self._sharing:
+            return False
+        return len({line.rank for line in claim.queues[0].tables[0]}) == len(Priority)
+
+    def _is_drawn(self, claim: Claim) -> bool:
+        """Whether each turn has a table of its own, or some tasks take turns at every rank."""
+        return any(
+            len(order.tables) > 1 or (self._sharing > 0 and order.share is not None and order.share.everywhere)
+            for order in claim.queues
+        )
 
     def _learn(self, limit: int, *, alone: bool) -> None:
         """Have the next claim look far enough at once: further if others were met, a little less far if not."""
@@ -163,52 +184,20 @@ class Claimer:
         else:
             self._spare = min(max(self._spare * 2, limit), _MOST_SPARE)
 
-    async def _limited(self, claim: Claim, reach: int, spoilt: list[Exception], survey: LaneSurvey) -> list[Task]:
-        async def work(session: Session) -> list[Task]:
-            limited = LimitedClaim(session, self._statements, self._address, claim, spoilt)
-            return await limited.run(reach, survey)
+    async def _merged(self, claim: Claim, reach: int, spoilt: list[Exception], survey: LaneSurvey) -> list[Task] | None:
+        """The tasks taken; None if some wait that have concurrency keys and were not expected."""
 
-        return await self._connections.transaction(work)
+        async def work(session: Session) -> list[Task] | None:
+            return await MergedClaim(session, self._statements, self._address, claim, spoilt).run(reach, survey)
+
+        # Where nothing is counted nobody has to wait for others.
+        return await (self._connections.transaction(work) if claim.limited or survey.keyed else work(self._connections))
 
     def _packed_lines(self, claim: Claim) -> tuple[Packed, ...]:
         tables = tuple((order.queue, order.tables[0]) for order in claim.queues)
         if self._lines is None or self._lines[0] != tables:
             self._lines = tables, _lines(claim)
         return self._lines[1]
-
-    async def _drawn(self, claim: Claim, reach: int, type_set: int) -> tuple[list[Row], int]:
-        """The rows of the tasks taken, and how many candidates there were."""
-        parameters = (
-            binary_arrays.texts([order.queue for order in claim.queues]),
-            binary_arrays.texts(sorted(claim.capabilities)),
-            type_set,
-            False,
-            *((_NONE, _NONE, *types_of(claim)) if type_set else ()),
-        )
-        ((keyed,),) = await self._connections.fetch(self._statements["claim.keyed"], parameters[:2])
-        if keyed:
-            return [], _KEYED
-        statement = self._statements.heads(reach, OF_LANES if type_set else OF_ALL)
-        found = await self._connections.fetch(statement, parameters)
-        known = [row for row in found if row[4] is not None]
-        if not known:
-            return [], 0
-        take = (*_lease(claim), claim.limit, binary_arrays.uuids(_in_order(claim, known, reach)))
-        return await self._connections.fetch(self._statements["claim.take"], take), len(known)
-
-
-def _in_order(claim: Claim, heads: Sequence[Row], reach: int) -> list[TaskId]:
-    """The ids to take, best first, with some to spare."""
-    now = heads[0][0]
-    lanes = [
-        # Only queue and priority matter to the order; the route stands for the rest of the lane.
-        (
-            Lane(queue, str(route), (), Priority(priority)),
-            iter([(ready_at, task_id_of(text)) for *_, ready_at, text in group]),
-        )
-        for (queue, route, priority), group in groupby(heads, key=lambda row: row[1:4])
-    ]
-    return [task_id for _, task_id in merge(replace(claim, limit=reach).dated(now), lanes)]
 
 
 def _by_rank(claim: Claim, tasks: list[Task]) -> list[Task]:

@@ -1,12 +1,14 @@
-"""How tasks are claimed from queues that have limits, or tasks with concurrency keys.
+"""How tasks are claimed from queues that have limits, tasks with concurrency keys, or tasks that take turns.
 
-Claims of such a queue take turns, by a lock that lasts for their transaction, so that what they count stands until they
-commit. The lanes' heads are read and merged here, and the tasks chosen are taken by their ids.
+Claims under limits, or of tasks with concurrency keys, come one after the other, by a lock that lasts for their
+transaction, so that what they count stands until they commit. The lanes' heads are read and merged here, and the tasks
+chosen are taken by their ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
@@ -17,21 +19,24 @@ from msgspec.structs import replace
 
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import Instant
+from fairlead.core.queues.fairness import LineTurns
 from fairlead.core.queues.limits import NEVER, Limits
 from fairlead.core.queues.order import passed_after
 from fairlead.core.task import Lane, Priority, Task
 from fairlead.storage.claim_limits import (
     QUEUE_NAME,
     LimitGate,
+    OpenLanes,
     PlainFront,
+    choose_fair,
     key_name,
     limits_of,
-    merge_limited,
     running_in,
     type_name,
 )
+from fairlead.storage.fair_line import FairEntries
 from fairlead.storage.lane_merge import Head
-from fairlead.storage.lane_search import Front
+from fairlead.storage.lane_search import Entry, Front
 from fairlead.storage.postgres import binary_arrays
 from fairlead.storage.postgres.binary_arrays import Packed
 from fairlead.storage.postgres.bounds import OF_ALL, OF_GROUPS, OF_LANES, LaneSurvey
@@ -44,12 +49,25 @@ from fairlead.storage.values import Claim, QueueOrder, Usage, Used
 _TRIES: Final = 8
 _FOLD_ABOVE: Final = 1_000
 """How many rows of the tally a claim reads before it folds them: every claim under limits reads them all."""
+_WIDEST: Final = 16_384
+"""The most tasks of a lane group and priority that are read at once."""
+_FAIR: Final = 1
+_BY_TURN: Final = 2
+_REACHED: Final = 3
+_OTHERS: Final = 4
+_BASE: Final = 5
+_KEYED: Final = 6
+"""Kinds of rows: fair tasks by age and by turn, how far the turns of a line have come, and that keyed tasks wait."""
 _UNKNOWN: Final = ""
 """Before what stands for capabilities: there are tasks from here on that were not looked at."""
 _written: Final = msgspec.json.Encoder().encode
 
 _Place: TypeAlias = tuple[int, int, str]
 """A route, a priority and a key: where a key may be at the front."""
+_Line: TypeAlias = tuple[str, int]
+"""A queue and a priority."""
+_Moved: TypeAlias = tuple[str, Priority, tuple[int, int, int]]
+"""A line, and what was reached, the turn of the others and where the line began."""
 
 
 class _Closed(Struct, frozen=True):
@@ -60,8 +78,8 @@ class _Closed(Struct, frozen=True):
     until: Instant
 
 
-class LimitedClaim:
-    """One claim under limits, within its transaction."""
+class MergedClaim:
+    """One claim that is chosen here; under limits within its transaction."""
 
     def __init__(
         self, session: Session, statements: Statements, address: Address, claim: Claim, spoilt: list[Exception]
@@ -73,17 +91,39 @@ class LimitedClaim:
         self._spoilt = spoilt
         """Why tasks that were taken cannot be read."""
         self._limits = limits_of(claim)
+        self._met_keyed = False
         self._read = 0
         """How many rows of the tally it took to know what runs."""
         self._queues = binary_arrays.texts(sorted(self._limits))
 
-    async def run(self, reach: int, survey: LaneSurvey) -> list[Task]:
-        """The tasks taken, best first, where claims are to expect this."""
+    async def run(self, reach: int, survey: LaneSurvey) -> list[Task] | None:
+        """The tasks taken, best first, where claims are to expect this.
+
+        None if some wait that have concurrency keys and were not expected.
+        """
+        self._survey = survey
         self._type_set = survey.type_set
         self._with_types = any(limits.types for limits in self._limits.values())
         self._first = survey.first_under_limits if self._with_types else survey.first
-        if self._first == OF_ALL and self._type_set:
-            self._first = OF_GROUPS
+        if survey.fair or (self._first == OF_ALL and self._type_set):
+            self._first = OF_GROUPS if self._type_set else OF_ALL
+        self._counted = self._claim.limited or survey.keyed
+        if self._counted:
+            await self._begin()
+        tasks: list[Task] = []
+        for _ in range(_TRIES):
+            taken, more = await self._round(rest_of(self._claim, tasks), reach)
+            tasks += taken
+            if len(tasks) == self._claim.limit or not more:
+                break
+            if self._first != OF_LANES and not taken:
+                reach = min(reach * 8, _WIDEST)
+        if self._read > _FOLD_ABOVE:
+            await self._fetch("limits.fold", self._schema)
+        return tasks if tasks or not self._met_keyed else None
+
+    async def _begin(self) -> None:
+        """Wait for the claims before, and let keys come to the front that may go on."""
         await self._fetch("limits.read_committed")
         await self._fetch("limits.lock", self._schema, self._queues)
         if self._claim.now is None:
@@ -94,45 +134,47 @@ class LimitedClaim:
         unders = [_text(self._limits[name]) for name in names]
         horizons = binary_arrays.int8s([self._limits[name].key.horizon(self._claim.at) for name in names])
         await self._fetch("limits.wake", self._queues, binary_arrays.texts(unders), self._claim.now, horizons, NEVER)
-        tasks: list[Task] = []
-        for _ in range(_TRIES):
-            taken, more = await self._round(rest_of(self._claim, tasks), reach)
-            tasks += taken
-            if len(tasks) == self._claim.limit or not more:
-                break
-        if self._read > _FOLD_ABOVE:
-            await self._fetch("limits.fold", self._schema)
-        return tasks
 
     async def _round(self, claim: Claim, reach: int) -> tuple[list[Task], bool]:
         """Some tasks, and whether there may be more that were not looked at."""
-        keyed = await self._keyed(claim, reach)
-        gate = await self._gate(claim, keyed)
+        keyed = await self._keyed(claim, reach) if self._counted else []
+        gate = await self._gate(claim, keyed) if self._counted else None
         heads = await self._heads(gate, reach)
         if not heads and not keyed:
             return [], False
+        if gate is None:
+            claim = claim.dated(heads[0][0])
+            gate = _Gate(claim, running_in({}), lambda _, __: None, lambda _, __: 0)
         fronts = _keyed_fronts(keyed)
-        every: list[Front] = [*_plain_fronts(heads, None if self._first == OF_LANES else reach), *fronts]
-        chosen = [TaskId(head[1]) for head in merge_limited(claim, every, gate)]
-        taken = await self._take(claim, chosen)
+        most = None if self._first == OF_LANES else reach
+        lines = _FairRows(heads, most)
+        every: list[Front] = [*_plain_fronts(lines.others, most), *fronts]
+        found, turns = choose_fair(claim, _AllLanes(every), gate, lines)
+        chosen = [TaskId(head[1]) for head in found]
+        taken = await self._take(claim, chosen, lines.moved(turns))
         await self._arrange(fronts, {task.id for task in taken})
         if dues := gate.dues():
             await self._keep(dues)
         if gate.ended and not chosen and not gate.found_shut:
-            # What may be taken is behind too many that may not.
-            met_before, self._first = self._first, OF_LANES
+            # What may be taken is behind too many that may not. Where tasks take turns more are looked at first: by
+            # lanes they are served by age.
+            met_before = self._first
+            if not self._survey.fair or reach >= _WIDEST:
+                self._first = OF_LANES
             return taken, met_before != OF_LANES
         deep = gate.ended or len(heads) >= reach or len(keyed) >= reach
         return taken, deep and bool(chosen or gate.found_shut or any(front.closed for front in fronts))
 
-    async def _heads(self, gate: _Gate, reach: int) -> list[Row]:
+    async def _heads(self, gate: _Gate | None, reach: int) -> list[Row]:
         """The first tasks of lanes without keys, but of those whose queue or type is full."""
-        open_queues = [queue for queue in sorted(self._limits) if not gate.shut(_lane(queue, ""))]
-        if not open_queues:
-            return []
-        types = [(queue, name) for queue in open_queues for name in self._limits[queue].types]
-        full = [(queue, name) for queue, name in types if gate.shut(_lane(queue, name))]
-        gate.found_shut = False
+        open_queues, full = sorted(self._limits), list[tuple[str, str]]()
+        if gate is not None:
+            open_queues = [queue for queue in open_queues if not gate.shut(_lane(queue, ""))]
+            if not open_queues:
+                return []
+            types = [(queue, name) for queue in open_queues for name in self._limits[queue].types]
+            full = [(queue, name) for queue, name in types if gate.shut(_lane(queue, name))]
+            gate.found_shut = False
         parameters: tuple[Any, ...] = (
             binary_arrays.texts(open_queues),
             binary_arrays.texts(sorted(self._claim.capabilities)),
@@ -148,7 +190,18 @@ class LimitedClaim:
             )
         if self._first == OF_LANES:
             parameters += types_of(self._claim)
-        return await self._session.fetch(self._statements.heads(reach, self._first), parameters)
+        by_turn = self._survey.fair and self._first != OF_LANES
+        statement = self._statements.heads(reach, self._first, by_turn=by_turn, with_keyed=not self._counted)
+        rows = await self._session.fetch(statement, parameters)
+        if rows and rows[-1][-1] == _KEYED:
+            self._met_keyed = True
+            return []
+        if not self._survey.fair and rows and rows[-1][-1] == _FAIR:
+            # They have come since the lanes were surveyed.
+            self._survey.fair = True
+            self._first = OF_GROUPS if self._type_set else OF_ALL
+            return await self._heads(gate, reach)
+        return rows
 
     async def _keyed(self, claim: Claim, reach: int) -> list[Row]:
         most = [limits.key.running or claim.limit for limits in self._limits.values()]
@@ -187,11 +240,20 @@ class LimitedClaim:
             lambda queue, key: of_keys.get((queue, key), 0),
         )
 
-    async def _take(self, claim: Claim, chosen: Sequence[TaskId]) -> list[Task]:
+    async def _take(self, claim: Claim, chosen: Sequence[TaskId], moved: Sequence[_Moved]) -> list[Task]:
         if not chosen:
             return []
-        lease = (claim.now, claim.lease, claim.grace, claim.token, claim.worker)
-        rows = await self._fetch("claim.take", *lease, claim.limit, binary_arrays.uuids(chosen))
+        # When it is made is said by whoever makes it, or by the server's clock in the step that takes the tasks.
+        lease = (self._claim.now, claim.lease, claim.grace, claim.token, claim.worker)
+        turned = (
+            binary_arrays.texts([queue for queue, *_ in moved]),
+            binary_arrays.int2s([priority for _, priority, *_ in moved]),
+            *(binary_arrays.int8s([numbers[at] for *_, numbers in moved]) for at in range(3)),
+        )
+        rows = await self._session.fetch(
+            self._statements.take(by_turn=bool(moved)),
+            (*lease, claim.limit, binary_arrays.uuids(chosen), *(turned if moved else ())),
+        )
         return claimed_tasks(rows, claim, self._spoilt)
 
     async def _arrange(self, fronts: Sequence[_KeyedFront], taken: set[TaskId]) -> None:
@@ -285,6 +347,64 @@ class _KeyedFront:
 
     def _place(self, key: str) -> _Place:
         return self._route, int(self.lane.priority), key
+
+
+class _AllLanes(OpenLanes):
+    """Lanes of which those that are in a line with fair ones may be others than there are here."""
+
+    few = sys.maxsize
+
+
+class _FairRows:
+    """The fair tasks among the rows of claim.heads, in both orders; nothing of them where they are not told by turn."""
+
+    def __init__(self, rows: Sequence[Row], most: int | None) -> None:
+        self._most = most
+        kinds: dict[int, list[Row]] = {}
+        for row in rows:
+            kinds.setdefault(row[-1], []).append(row)
+        self.others = kinds.get(0, [])
+        """The rows of all other tasks, and of fair ones that are served as such."""
+        by_turn = kinds.get(_BY_TURN, [])
+        if not by_turn:
+            self.others = sorted(self.others + kinds.get(_FAIR, []), key=itemgetter(2, 3, 5, 6))
+        self._by_age = _by_line(kinds.get(_FAIR, [])) if by_turn else {}
+        self._by_turn = _by_line(by_turn)
+        numbers = [{row[1:4:2]: row[5] or 0 for row in kinds.get(kind, [])} for kind in (_REACHED, _OTHERS, _BASE)]
+        self._reached, self._others, self._bases = numbers
+
+    def fair_lines(self, queue: str) -> Mapping[Priority, FairEntries]:
+        """Those of a queue by priority."""
+        return {
+            Priority(line[1]): FairEntries(
+                self._entries(self._by_age[line]), self._entries(self._by_turn[line]), self._turns(line)
+            )
+            for line in self._by_turn
+            if line[0] == queue
+        }
+
+    def moved(self, turns: Mapping[tuple[str, Priority], LineTurns]) -> list[_Moved]:
+        """The lines of which the turns have gone on to these."""
+        return [
+            (*line, (now.reached, now.others, self._bases.get(line, 0)))
+            for line, now in turns.items()
+            if now != self._turns(line)
+        ]
+
+    def _turns(self, line: _Line) -> LineTurns:
+        return LineTurns(self._reached.get(line, 0), self._others.get(line, 0))
+
+    def _entries(self, rows: Sequence[Row]) -> Iterator[Entry]:
+        fronts = _plain_fronts(rows, self._most)
+        entries = [(*front.head[:2], front) for front in fronts if front.head is not None]
+        return iter(sorted(entries, key=itemgetter(0, 1)))
+
+
+def _by_line(rows: Sequence[Row]) -> dict[_Line, list[Row]]:
+    lines: dict[_Line, list[Row]] = {}
+    for row in rows:
+        lines.setdefault((row[1], row[3]), []).append(row)
+    return lines
 
 
 class _Gate(LimitGate):

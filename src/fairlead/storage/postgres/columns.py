@@ -16,8 +16,11 @@ from fairlead.storage.postgres.rows import CODES, rest_of
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
-_Route: TypeAlias = tuple[str, str, tuple[str, ...], bool]
-"""A queue, a type, capabilities, and whether its tasks have concurrency keys."""
+_Route: TypeAlias = tuple[str, str, tuple[str, ...], str]
+"""A queue, a type, capabilities, and in which lanes its tasks are: those with concurrency keys, those that take turns,
+or the others."""
+_KEYED: Final = "keyed"
+_FAIR: Final = "fair"
 
 
 def packed_rest(status: Status) -> bytes:
@@ -37,15 +40,12 @@ class RouteNames:
 
     def of(self, spec: Spec) -> str:
         """The name of the route a task takes."""
-        return self._name((spec.queue, spec.type, spec.requires, spec.concurrency_key is not None))
+        return self._name(_route_of(spec))
 
     def among(self, specs: Iterable[Spec]) -> tuple[list[str], list[int]]:
         """The names of the routes that tasks take, each once, and for each task the place of its own, from 1."""
         seen: dict[_Route, int] = {}
-        places = [
-            seen.setdefault((spec.queue, spec.type, spec.requires, spec.concurrency_key is not None), len(seen) + 1)
-            for spec in specs
-        ]
+        places = [seen.setdefault(_route_of(spec), len(seen) + 1) for spec in specs]
         return [self._name(route) for route in seen], places
 
     def _name(self, route: _Route) -> str:
@@ -53,21 +53,27 @@ class RouteNames:
         if name is None:
             if len(self._names) > 10_000:
                 self._names.clear()
-            queue, type_, requires, keyed = route
+            queue, type_, requires, lanes = route
             # A JSON text, so that no two routes share one.
-            parts = (queue, type_, requires, "keyed") if keyed else (queue, type_, requires)
+            parts = (queue, type_, requires, lanes) if lanes else (queue, type_, requires)
             name = self._names[route] = json.dumps(parts, separators=(",", ":"))
         return name
 
 
-def route_columns(names: Sequence[str]) -> tuple[list[str], list[str], list[str], list[bool]]:
+def _route_of(spec: Spec) -> _Route:
+    lanes = _KEYED if spec.concurrency_key is not None else "" if spec.fair is None else _FAIR
+    return spec.queue, spec.type, spec.requires, lanes
+
+
+def route_columns(names: Sequence[str]) -> tuple[list[str], list[str], list[str], list[bool], list[bool]]:
     """The columns of add.routes after the names."""
     parts = [json.loads(name) for name in names]
     return (
         [queue for queue, *_ in parts],
         [type_ for _, type_, *_ in parts],
         [json.dumps(requires) for _, _, requires, *_ in parts],
-        [bool(keyed) for _, _, _, *keyed in parts],
+        [_KEYED in lanes for _, _, _, *lanes in parts],
+        [_FAIR in lanes for _, _, _, *lanes in parts],
     )
 
 
@@ -79,6 +85,23 @@ def key_of(spec: Spec) -> bytes | None:
 def concurrency_key_of(spec: Spec) -> bytes | None:
     """The concurrency key as the database has it."""
     return None if spec.concurrency_key is None else spec.concurrency_key.encode()
+
+
+def fair_key_of(queue: str, key: str) -> bytes:
+    """A fair key of a queue as the database has it: no name of a queue has a byte of 0."""
+    return b"%b\0%b" % (queue.encode(), key.encode())
+
+
+def _turn_columns(tasks: Sequence[Task]) -> list[list[Any]]:
+    """Whose turns tasks take, how far apart these are, and which each has."""
+    fair = [task.spec.fair if task.spec.takes_turns else None for task in tasks]
+    if fair.count(None) == len(fair):
+        return [[], [], []]
+    return [
+        [None if key is None else fair_key_of(task.spec.queue, key.key) for task, key in zip(tasks, fair, strict=True)],
+        [None if key is None else key.step for key in fair],
+        [task.status.turn or None for task in tasks],
+    ]
 
 
 def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
@@ -114,6 +137,7 @@ def columns_of(tasks: Sequence[Task], places: Sequence[int]) -> list[list[Any]]:
         _unless_all([concurrency_key_of(spec) for spec in specs], None),
         _unless_all([status.pending or None for status in statuses], None) * times,
         _unless_all([status.unmet or None for status in statuses], None) * times,
+        *_turn_columns(tasks),
         _unless_all([key_of(spec) for spec in specs], None),
         _unless_all([spec.key_until for spec in specs], None),
     ]
@@ -123,7 +147,7 @@ def is_plain(task: Task) -> bool:
     """Whether a task is as add.one expects it."""
     spec, status = task.spec, task.status
     bare = spec.idempotency_key is None and spec.concurrency_key is None and not spec.tags and spec.after is None
-    return bare and status == _plain(status)
+    return bare and spec.fair is None and status == _plain(status)
 
 
 def _plain(status: Status) -> Status:
@@ -179,11 +203,16 @@ ADD_PACKERS: Final[tuple[Callable[[list[Any]], Packed], ...]] = (
     binary_arrays.int8s,
     binary_arrays.int8s,
     binary_arrays.byteas,
+    binary_arrays.int4s,
+    binary_arrays.int8s,
+    binary_arrays.byteas,
     binary_arrays.int8s,
 )
 """How to pack each of `columns_of`."""
 KEY_COLUMNS: Final = 2
 """How many of them, the last, are about idempotency keys."""
+TURN_COLUMNS: Final = 3
+"""How many before those are about turns."""
 
 
 def status_columns(statuses: Sequence[Status | None]) -> list[Packed]:
@@ -203,6 +232,7 @@ def status_columns(statuses: Sequence[Status | None]) -> list[Packed]:
         binary_arrays.texts([status.settled for status in given]),
         binary_arrays.byteas(_unless_all([packed_progress(status.progress) for status in given], None)),
         binary_arrays.byteas([packed_rest(status) for status in given]),
+        binary_arrays.int8s(_unless_all([status.turn or None for status in given], None)),
     ]
 
 

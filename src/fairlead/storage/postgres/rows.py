@@ -29,13 +29,13 @@ ENDED: Final = frozenset(code for state, code in CODES.items() if state.ended)
 COLUMNS: Final = (
     "t.spec, t.rest, t.state, t.priority, t.ready_at, t.timeout, t.version, t.beats, t.attempts, t.alarm, "
     "t.started_at, t.cancel_asked, t.settled, t.progress, t.token, t.worker, t.until, "
-    "t.pending, t.unmet, t.id::text"
+    "t.pending, t.unmet, t.turn, t.id::text"
 )
 """What `tasks_in` reads."""
 
 CLAIMED: Final = (
     "t.started_at, t.spec, t.rest, t.priority, t.ready_at, t.timeout, t.version, t.beats, t.attempts, t.cancel_asked, "
-    "t.settled, t.progress, t.pending, t.unmet"
+    "t.settled, t.progress, t.pending, t.unmet, t.turn"
 )
 """What `claimed_tasks` reads: all but what a claim has just written and its caller knows."""
 
@@ -66,6 +66,7 @@ _COLUMN_FIELDS: Final = frozenset(
         "settled",
         "pending",
         "unmet",
+        "turn",
     }
 )
 """The fields of a status that are columns."""
@@ -138,7 +139,7 @@ def packed_parts(damage: Damage) -> tuple[bytes | None, ...]:
 def _task_of(row: Row) -> Task:
     """The task in a row of `COLUMNS`."""
     spec, rest, state, priority, ready_at, timeout, version, beats, attempts, alarm, started_at, *others = row
-    cancel_asked, settled, progress, token, worker, until, pending, unmet, _ = others
+    cancel_asked, settled, progress, token, worker, until, pending, unmet, turn, _ = others
     status = Status(
         state=STATES[state],
         priority=_PRIORITIES[priority],
@@ -151,7 +152,7 @@ def _task_of(row: Row) -> Task:
         lease=None if token is None else Lease(token=token, worker=worker, until=until),
         started_at=started_at,
     )
-    return Task(_decode_spec(spec), _with_rest(status, rest, cancel_asked, settled, progress, pending, unmet))
+    return Task(_decode_spec(spec), _with_rest(status, rest, cancel_asked, settled, progress, pending, unmet, turn))
 
 
 def claimed_tasks(rows: Sequence[Row], claim: Claim, spoilt: list[Exception]) -> list[Task]:
@@ -190,9 +191,10 @@ def _with_rest(
     progress: bytes | None,
     pending: int | None,
     unmet: int | None,
+    turn: int | None,
 ) -> Status:
     """A status with what is at its default in a task that was never tried."""
-    if cancel_asked or settled or progress or pending or unmet:
+    if cancel_asked or settled or progress or pending or unmet or turn:
         status = replace(
             status,
             cancel_asked=cancel_asked,
@@ -200,6 +202,7 @@ def _with_rest(
             progress=None if progress is None else _decode_progress(progress),
             pending=pending or 0,
             unmet=unmet or 0,
+            turn=turn or 0,
         )
     if packed == _NEVER_TRIED:
         return status

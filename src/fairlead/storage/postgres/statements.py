@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Final
 
+from fairlead.core.queues.fairness import STEP
 from fairlead.storage.postgres.rows import CLAIMED, COLUMNS
 from fairlead.storage.sql_files import statements_in
 
@@ -15,7 +16,6 @@ _read: Final = statements_in(Path(__file__).with_name("sql"))
 _PREPARED: Final = frozenset(
     {
         "add.tasks",
-        "add.new",
         "add.one",
         "add.standing",
         "bounds.raise",
@@ -27,7 +27,6 @@ _PREPARED: Final = frozenset(
         "change.settle",
         "change.apply",
         "change.fold_tally",
-        "claim.take",
         "limits.wake",
         "limits.fronts",
         "limits.running",
@@ -45,8 +44,37 @@ _PREPARED: Final = frozenset(
     }
 )
 """The statements worth a plan of their own in every session."""
-_PARTS: Final = ("{first}", "{candidates}", "{covered}")
-"""What a statement of claims is composed of."""
+_PARTS: Final = {
+    "add.new": ("{turned}", "{turn_columns}", "{turns}"),
+    "claim.best": (
+        "{first}",
+        "{candidates}",
+        "{covered}",
+        "{head}",
+        "{apart}",
+        "{places}",
+        "{turned}",
+        "{taken}",
+        "{order}",
+    ),
+    "claim.heads": ("{first}", "{turns}", "{keyed}"),
+    "claim.take": ("{turned}",),
+    "bounds.move": (),
+}
+"""What a statement is composed of."""
+_FAIR: Final = (
+    "claim.by_fair_turn",
+    "claim.keyed_apart",
+    "claim.fair_places",
+    "claim.fair_turned",
+    "claim.fair_taken",
+    "claim.fair_order",
+)
+_NOT_FAIR: Final = ("claim.by_wait", "claim.apart", "", "", "taken", "")
+"""What a claim is composed of by whether fair tasks wait."""
+_BY_WAIT: Final = {"{wait}": "ready_at", "{begun}": "(t.ready_at, t.id) >= (l.from_ready_at, l.from_id)"}
+_BY_TURN: Final = {"{wait}": "place", "{begun}": "t.place IS NOT NULL"}
+"""In which order the first tasks are."""
 _WORDS: Final = {
     "claim.best": {
         "{open_route}": "",
@@ -62,6 +90,8 @@ _WORDS: Final = {
         "{types}": "$7::text[]",
         "{excluded}": "$8::text[]",
     },
+    "add.new": {},
+    "claim.take": {},
     "bounds.move": {"{type_set}": "$2"},
 }
 """What the parts of a statement name otherwise in each."""
@@ -98,17 +128,31 @@ class Statements:
             statement = self._made[name, reach] = Statement(text, prepared=name in _PREPARED)
         return statement
 
-    def best(self, reach: int, first: str, *, covered: bool, by_turns: bool) -> Statement:
-        """The claim that looks at so many candidates there, of which some take turns with others or none does.
+    def new(self, *, by_turn: bool) -> Statement:
+        """The addition of new tasks, of which some take turns or none does."""
+        parts = ("add.turned", "add.turn_columns", "add.turns") if by_turn else ("", "", "")
+        return self._composed("add.new", 0, parts)
 
-        Covered: if they are of all types, as far as is known, and only some may be taken.
+    def best(self, reach: int, first: str, *, covered: bool, by_turns: bool, fair: bool) -> Statement:
+        """The claim that looks at so many candidates there, of which promoted ones take turns with others or none is.
+
+        Covered: if they are of all types, as far as is known, and only some may be taken. Fair: if fair tasks wait.
         """
-        order = "claim.by_turns" if by_turns else "claim.by_rank"
-        return self._composed("claim.best", reach, (first, order, "claim.covered" if covered else ""))
+        candidates = "claim.by_turns" if by_turns else "claim.by_rank"
+        parts = (first, candidates, "claim.covered" if covered else "true", *(_FAIR if fair else _NOT_FAIR))
+        return self._composed("claim.best", reach, parts)
 
-    def heads(self, reach: int, first: str) -> Statement:
-        """The first tasks of lanes, as many as that at a time, looked for there."""
-        return self._composed("claim.heads", reach, (first,))
+    def heads(self, reach: int, first: str, *, by_turn: bool, with_keyed: bool) -> Statement:
+        """The first tasks of lanes, as many as that at a time, looked for there; of fair tasks also by turn.
+
+        With keyed: and whether tasks with concurrency keys wait.
+        """
+        parts = (first, "claim.turns" if by_turn else "", "claim.keyed" if with_keyed else "")
+        return self._composed("claim.heads", reach, parts)
+
+    def take(self, *, by_turn: bool) -> Statement:
+        """The taking of tasks, by which turns go on or not."""
+        return self._composed("claim.take", 0, ("claim.turned" if by_turn else "",))
 
     def moving(self, window: int) -> Statement:
         """The move of bounds past so many tasks."""
@@ -120,19 +164,22 @@ class Statements:
         statement = self._composite.get(variant)
         if statement is None:
             words = {
-                **{word: self._part(part) or "true" for word, part in zip(_PARTS, parts, strict=False)},
+                "{head}": "",
+                **{word: self._part(part) for word, part in zip(_PARTS[name], parts, strict=False)},
+                "{first_by_turn}": _replaced(self._part(parts[0]), _BY_TURN) if "{first}" in _PARTS[name] else "",
+                **_BY_WAIT,
                 **{f"{{{part}}}": self.text(f"claim.{part}") for part in ("known", "from", "admitted")},
                 **{word: self._part(part) for word, part in _WORDS[name].items()},
                 "{reach}": str(reach),
                 "{window}": str(_WINDOW * reach),
+                "{step}": str(STEP),
             }
-            text = reduce(lambda text, word: text.replace(*word), words.items(), self.text(name))
-            statement = self._composite[variant] = Statement(text, prepared=True)
+            statement = self._composite[variant] = Statement(_replaced(self.text(name), words), prepared=True)
         return statement
 
     def _part(self, part: str) -> str:
         """A parameter as it is, or the text of a part."""
-        return self.text(part) if part.startswith("claim.") else part
+        return self.text(part) if part.startswith(("claim.", "add.")) else part
 
     def text(self, name: str, *, late: bool = False) -> str:
         """The text of a statement, for this schema; late if it may be long before it is committed."""
@@ -145,7 +192,11 @@ class Statements:
             "{columns}": COLUMNS,
             "{claimed}": CLAIMED,
         }
-        return reduce(lambda text, word: text.replace(*word), words.items(), _read(name))
+        return _replaced(_read(name), words)
+
+
+def _replaced(text: str, words: Mapping[str, str]) -> str:
+    return reduce(lambda text, word: text.replace(*word), words.items(), text)
 
 
 def rounds(things: Sequence[Hashable]) -> list[list[int]]:

@@ -15,6 +15,7 @@ from fairlead.core.errors import StoreError, StoreUnavailable
 from fairlead.core.health.diagnosis import Examination
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LATEST, Instant, Span
+from fairlead.core.queues.fairness import LineTurns
 from fairlead.core.task import Lane, Priority, State, Task
 from fairlead.storage.credentials import Credentials, with_credentials
 from fairlead.storage.deadline import timed, timed_store
@@ -23,7 +24,7 @@ from fairlead.storage.postgres.add import Adder
 from fairlead.storage.postgres.change import Changer
 from fairlead.storage.postgres.claim import Claimer
 from fairlead.storage.postgres.claim_limited import usage
-from fairlead.storage.postgres.columns import packed_progress
+from fairlead.storage.postgres.columns import fair_key_of, packed_progress
 from fairlead.storage.postgres.connection.pool import AsyncConnections, BlockingConnections, Connections, budget
 from fairlead.storage.postgres.feed import Feeder
 from fairlead.storage.postgres.read import listing
@@ -41,6 +42,7 @@ from fairlead.storage.values import (
     FeedEntry,
     Filter,
     LaneTally,
+    LineKeys,
     Pulse,
     Receipt,
     Record,
@@ -60,6 +62,8 @@ _FORGET_INTERVAL: Final = 60.0
 """Seconds after which a sweep forgets what is gone."""
 _FOLD_ABOVE: Final = 200
 """How few rows of the tally are left alone."""
+_KEYS_COUNTED: Final = 1_000
+"""Up to how many fair keys of a line the tasks of each are counted."""
 _BEFORE_ALL: Final = (-(2**62), TaskId("0" * 32))
 
 
@@ -201,19 +205,27 @@ class PostgresStore:
     async def tally(self) -> Tally:
         rows = await self._connections.fetch(self._statements["read.tally"])
         lanes: dict[Lane, LaneTally] = {}
-        for queue, type_, requires, priority, keyed, states, numbers, oldest, _ in rows:
-            lane = Lane(queue, type_, tuple(requires), Priority(priority), keyed)
+        for queue, type_, requires, priority, keyed, fair, states, numbers, oldest, _ in rows:
+            lane = Lane(queue, type_, tuple(requires), Priority(priority), keyed, fair)
             counts = {STATES[state]: count for state, count in zip(states, numbers, strict=True)}
             found = LaneTally(lane, counts, oldest)
             lanes[lane] = found if lane not in lanes else _together(lanes[lane], found)
         return Tally(list(lanes.values()), rows[0][-1] if rows else None)
 
     async def count(self, stretches: Sequence[Stretch], most: int | None = None) -> list[int]:
-        if not stretches:
-            return []
+        counts: dict[int, int] = {}
+        for by_turn in (False, True):
+            places = [place for place, stretch in enumerate(stretches) if stretch.by_turn is by_turn]
+            if places:
+                found = await self._count([stretches[place] for place in places], most, by_turn=by_turn)
+                counts |= dict(zip(places, found, strict=True))
+        return [counts[place] for place in range(len(stretches))]
+
+    async def _count(self, stretches: Sequence[Stretch], most: int | None, *, by_turn: bool) -> list[int]:
         lanes = [stretch.lane for stretch in stretches]
+        keyed, fair = [lane.keyed for lane in lanes], [lane.fair for lane in lanes]
         rows = await self._connections.fetch(
-            self._statements["read.count"],
+            self._statements["read.count_by_turn" if by_turn else "read.count"],
             (
                 binary_arrays.texts([lane.queue for lane in lanes]),
                 binary_arrays.texts([lane.type for lane in lanes]),
@@ -223,11 +235,33 @@ class PostgresStore:
                 binary_arrays.uuids([stretch.start.id for stretch in stretches]),
                 binary_arrays.int8s([stretch.end.ready_at for stretch in stretches]),
                 binary_arrays.uuids([stretch.end.id for stretch in stretches]),
-                binary_arrays.booleans([lane.keyed for lane in lanes]),
+                *(() if by_turn else (binary_arrays.booleans(keyed), binary_arrays.booleans(fair))),
                 LATEST if most is None else most,
             ),
         )
         return [int(number) for (number,) in rows]
+
+    async def line_keys(self, queue: str, priority: Priority, *, named: Sequence[str] = (), most: int = 0) -> LineKeys:
+        line = fair_key_of(queue, "")
+        rows = await self._connections.fetch(
+            self._statements["read.line_keys"],
+            (
+                line,
+                line[:-1] + b"\x01",
+                int(priority),
+                binary_arrays.byteas([fair_key_of(queue, key) for key in named]),
+                _KEYS_COUNTED,
+                most,
+            ),
+        )
+        ((_, keys), *counts) = rows
+        if not keys:
+            return LineKeys()
+        ((reached, others),) = await self._connections.fetch(
+            self._statements["read.line_turns"], (queue, int(priority))
+        )
+        waiting = {bytes(name).removeprefix(line).decode(): int(count) for name, count in counts}
+        return LineKeys(LineTurns(int(reached), int(others)), int(keys), waiting)
 
     async def usage(self, queue: str, task_type: str, key: str | None) -> Usage:
         return await usage(self._connections, self._statements, queue, task_type, key)

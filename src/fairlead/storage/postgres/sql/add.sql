@@ -5,7 +5,7 @@
 -- $2 text     the channel to tell of tasks that are ready
 -- $3 text[]   the names of the tasks' routes; a task names its route by its place among these, from 1
 -- $4 uuid[]   ids, ascending so that concurrent calls meet in the same order
--- $5…$26      one array per column; an array may be shorter than $4, and the rest of its column then has the default
+-- $5…$29      one array per column; an array may be shorter than $4, and the rest of its column then has the default
 --
 -- Returns one row: how many tasks were stored, how many have a route that exists, and, unless all were stored, the ids
 -- of those that were not, because the id or the key is known or the route does not exist.
@@ -20,10 +20,11 @@ given AS MATERIALIZED (
         $4::uuid[], $5::int[], $6::smallint[], $7::smallint[], $8::bigint[], $9::bigint[], $10::bigint[],
         $11::bigint[], $12::bytea[], $13::bytea[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[],
         $18::text[], $19::bytea[], $20::text[], $21::boolean[], $22::bytea[], $23::bigint[], $24::bigint[],
-        $25::bytea[], $26::bigint[]
+        $25::bytea[], $26::int[], $27::bigint[], $28::bytea[], $29::bigint[]
     ) AS g (
         id, place, priority, state, ready_at, timeout, alarm, created_at, spec, rest, version, beats, attempts,
-        started_at, settled, progress, tags, cancel_asked, concurrency_key, pending, unmet, key, key_until
+        started_at, settled, progress, tags, cancel_asked, concurrency_key, pending, unmet, fair_key, fair_step, turn,
+        key, key_until
     )
     WHERE (SELECT routes FROM place)[g.place] IS NOT NULL
 ),
@@ -43,12 +44,13 @@ kept AS (
 added AS (
     INSERT INTO {schema}.task (
         id, ready_at, timeout, alarm, started_at, created_at, version, beats, attempts, route, priority, state,
-        cancel_asked, settled, key, tags, progress, rest, spec, concurrency_key, pending, unmet, lane_group
+        cancel_asked, settled, key, tags, progress, rest, spec, concurrency_key, pending, unmet, fair_key, fair_step,
+        turn, lane_group
     )
     SELECT
         g.id, g.ready_at, g.timeout, g.alarm, g.started_at, g.created_at, coalesce(g.version, 1), coalesce(g.beats, 0),
         coalesce(g.attempts, 0), g.route, g.priority, g.state, coalesce(g.cancel_asked, false), g.settled, g.key, g.tags::jsonb, g.progress,
-        g.rest, g.spec, g.concurrency_key, g.pending, g.unmet, g.lane_group
+        g.rest, g.spec, g.concurrency_key, g.pending, g.unmet, g.fair_key, g.fair_step, g.turn, g.lane_group
     FROM given AS g
     WHERE g.key IS NULL OR g.id IN (SELECT holder FROM kept)
     ON CONFLICT (id) DO NOTHING
@@ -106,6 +108,9 @@ c.least < g.ceiling
 -- $4…$23      one array per column; one that may be null or has a default may be shorter than $3, and the rest of its
 --             column is then null or the default
 --
+-- $24…$26     fair key, step and turn, where some tasks have them: {turned} is then add.turned, and {turn_columns} and
+--             {turns} are such columns and what is in them
+--
 -- Columns of numbers that are never null are read by subscript: it is one step, and saves a function scan for each.
 --
 -- Returns nothing of use.
@@ -118,10 +123,12 @@ known AS MATERIALIZED (
     SELECT
         ARRAY(SELECT id FROM named ORDER BY place) AS routes, ARRAY(SELECT lane_group FROM named ORDER BY place) AS groups
 ),
+{turned}
 added AS (
     INSERT INTO {schema}.task (
         id, route, lane_group, priority, state, ready_at, timeout, alarm, created_at, spec, rest, version, beats,
         attempts, started_at, settled, progress, tags, cancel_asked, concurrency_key, pending, unmet
+        {turn_columns}
     )
     SELECT
         g.id, (SELECT routes FROM known)[($4::int[])[g.n]], (SELECT groups FROM known)[($4::int[])[g.n]],
@@ -129,6 +136,7 @@ added AS (
         ($7::bigint[])[g.n], ($8::bigint[])[g.n], g.alarm, ($10::bigint[])[g.n], g.spec, g.rest,
         coalesce(g.version, 1), coalesce(g.beats, 0), coalesce(g.attempts, 0), g.started_at, g.settled, g.progress,
         g.tags::jsonb, coalesce(g.cancel_asked, false), g.concurrency_key, g.pending, g.unmet
+        {turns}
     FROM ROWS FROM (
         unnest($3::uuid[]), unnest($9::bigint[]), unnest($11::bytea[]), unnest($12::bytea[]), unnest($13::bigint[]),
         unnest($14::bigint[]), unnest($15::bigint[]), unnest($16::bigint[]), unnest($17::text[]), unnest($18::bytea[]),
@@ -168,6 +176,61 @@ ready AS MATERIALIZED (
     GROUP BY 1
 )
 SELECT pg_notify($1::text, queue || ' ' || tasks) FROM ready
+
+-- name: add.turned
+-- The turns of the tasks that take any and are queued: from what their lines have reached, or the last of their keys, one
+-- step after the other. Each line and each key is looked up once, for its first task. It is a part of add.new.
+turns AS MATERIALIZED (
+    SELECT array_agg(coalesce(p.place, 0) ORDER BY p.n) AS places, array_agg(coalesce(p.base, 0) ORDER BY p.n) AS bases
+    FROM (
+        SELECT
+            k.n, k.base,
+            max(k.last) OVER (PARTITION BY k.key, k.priority, k.takes)
+                + sum(k.step) OVER (PARTITION BY k.key, k.priority, k.takes ORDER BY k.n) AS place
+        FROM (
+            SELECT
+                l.*,
+                CASE WHEN l.takes AND row_number() OVER (PARTITION BY l.key, l.priority, l.takes ORDER BY l.n) = 1
+                    THEN greatest(l.reached, (
+                        SELECT t.place FROM {schema}.task AS t
+                        WHERE t.priority = l.priority AND t.fair_key = l.key AND t.state = 1 AND t.place IS NOT NULL
+                        ORDER BY t.place DESC LIMIT 1
+                    ))
+                END AS last
+            FROM (
+                SELECT
+                    e.n, e.key, e.priority, e.takes, e.step,
+                    max(e.entered[1]) OVER (PARTITION BY e.line, e.priority, e.takes) AS reached,
+                    max(e.entered[2]) OVER (PARTITION BY e.line, e.priority, e.takes) AS base
+                FROM (
+                    SELECT
+                        f.*,
+                        CASE WHEN f.takes
+                            AND row_number() OVER (PARTITION BY f.line, f.priority, f.takes ORDER BY f.n) = 1
+                            THEN {schema}.line_entered(f.line, f.priority, NULL)
+                        END AS entered
+                    FROM (
+                        SELECT
+                            g.n, g.key, {schema}.line_of(g.key) AS line, ($5::smallint[])[g.n] AS priority,
+                            ($25::int[])[g.n] AS step,
+                            g.key IS NOT NULL AND ($6::smallint[])[g.n] = 1 AND ($26::bigint[])[g.n] IS NULL AS takes
+                        FROM unnest($24::bytea[]) WITH ORDINALITY AS g (key, n)
+                    ) AS f
+                ) AS e
+            ) AS l
+        ) AS k
+    ) AS p
+),
+
+-- name: add.turn_columns
+-- Where turns are. It is a part of add.new.
+, fair_key, fair_step, turn, place
+
+-- name: add.turns
+-- What is in these. It is a part of add.new.
+, ($24::bytea[])[g.n], ($25::int[])[g.n],
+coalesce(($26::bigint[])[g.n], nullif((SELECT places FROM turns)[g.n], 0) - (SELECT bases FROM turns)[g.n]),
+nullif((SELECT places FROM turns)[g.n], 0)
 
 -- name: add.one
 -- Store one new task as almost every submit makes it: never tried, without key and tags. It fails if the id is known or
@@ -278,10 +341,12 @@ UPDATE {schema}.task SET awaited = true WHERE id = ANY ($1::uuid[]) AND awaited 
 -- $3 text[]  their types
 -- $4 text[]  their capability sets, each as a JSON array
 -- $5 boolean[]  whether their tasks have concurrency keys
+-- $6 boolean[]  whether they take turns
 --
 -- Returns nothing.
-INSERT INTO {schema}.route (name, queue, type, requires, keyed)
-SELECT g.name, g.queue, g.type, ARRAY(SELECT jsonb_array_elements_text(g.requires::jsonb)), g.keyed
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[]) AS g (name, queue, type, requires, keyed)
+INSERT INTO {schema}.route (name, queue, type, requires, keyed, fair)
+SELECT g.name, g.queue, g.type, ARRAY(SELECT jsonb_array_elements_text(g.requires::jsonb)), g.keyed, g.fair
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::boolean[])
+    AS g (name, queue, type, requires, keyed, fair)
 WHERE NOT EXISTS (SELECT FROM {schema}.route AS r WHERE r.name = g.name)
 ON CONFLICT (name) DO NOTHING

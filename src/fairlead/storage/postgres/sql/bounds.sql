@@ -6,8 +6,8 @@
 -- $3 text    the digest of the types that it may take
 -- $4 bigint  how many lanes are counted at most
 --
--- Returns one row: the types of the lanes without concurrency keys, one for each lane, whether tasks with keys wait, the
--- number of the type set, null if it is not known, and whether there are routes of which it is not known whether they
+-- Returns one row: the types of the lanes without concurrency keys, one for each lane, whether tasks with keys wait
+-- and such as take turns, the number of the type set, null if it is not known, and whether there are routes of which it is not known whether they
 -- are of its types.
 SELECT
     ARRAY(
@@ -19,6 +19,14 @@ SELECT
     EXISTS (
         SELECT FROM {schema}.lane_group AS g
         WHERE g.queue = ANY ($1::text[]) AND g.requires <@ $2::text[] AND g.keyed
+            AND (
+                SELECT true FROM {schema}.task AS t WHERE t.lane_group = g.id AND t.state = 1
+                ORDER BY t.priority, t.ready_at, t.id LIMIT 1
+            )
+    ),
+    EXISTS (
+        SELECT FROM {schema}.lane_group AS g
+        WHERE g.queue = ANY ($1::text[]) AND g.requires <@ $2::text[] AND g.fair
             AND (
                 SELECT true FROM {schema}.task AS t WHERE t.lane_group = g.id AND t.state = 1
                 ORDER BY t.priority, t.ready_at, t.id LIMIT 1

@@ -2,13 +2,13 @@
 -- Compare and set, of no task twice.
 --
 -- $1 text       the channel to tell of tasks that are ready again
--- $2 uuid[]     ids, ascending
+-- $2 uuid[]     ids
 -- $3 bigint[]   the version that was read
 -- $4 text[]     the lease token, for a lease holder's guard; else null
 -- $5 bigint[]   the beats that were read, for anyone else's
 -- $6 boolean[]  whether the task is to be removed
--- $7…$24        the new status, one array per column, null where the task is to be removed
--- $25 boolean   whether the ends of tasks that others wait for are counted in the same transaction
+-- $7…$25        the new status, one array per column, null where the task is to be removed
+-- $26 boolean   whether the ends of tasks that others wait for are counted in the same transaction
 --
 -- The rows are locked in order of id before anything is compared, so that concurrent calls cannot deadlock and what is
 -- compared is what is changed.
@@ -20,11 +20,12 @@ WITH change AS MATERIALIZED (
     FROM unnest(
         $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::boolean[], $7::smallint[], $8::smallint[],
         $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
-        $16::boolean[], $17::text[], $18::bytea[], $19::bytea[], $20::text[], $21::text[], $22::bigint[], $23::bigint[],
-        $24::bigint[]
-    ) AS c (
+        $16::boolean[], $17::text[], $18::bytea[], $19::bytea[], $20::bigint[], $21::text[], $22::text[],
+        $23::bigint[], $24::bigint[], $25::bigint[]
+    ) WITH ORDINALITY AS c (
         id, guard_version, guard_token, guard_beats, removed, priority, state, ready_at, timeout, version, beats,
-        attempts, alarm, started_at, cancel_asked, settled, progress, rest, token, worker, until, pending, unmet
+        attempts, alarm, started_at, cancel_asked, settled, progress, rest, turn, token, worker, until, pending, unmet,
+        number
     )
 ),
 stood AS MATERIALIZED (
@@ -51,7 +52,8 @@ judged AS MATERIALIZED (
     FROM stood AS s
 ),
 admitted AS MATERIALIZED (
-    SELECT * FROM judged WHERE verdict = 0 OR (verdict = 3 AND $25::boolean)
+    -- Turns are given in the order of the call.
+    SELECT * FROM judged WHERE verdict = 0 OR (verdict = 3 AND $26::boolean) ORDER BY number
 ),
 changed AS (
     UPDATE {schema}.task AS t
@@ -59,6 +61,8 @@ changed AS (
         beats = j.beats, attempts = j.attempts, alarm = j.alarm, started_at = j.started_at,
         cancel_asked = j.cancel_asked, settled = j.settled, progress = j.progress, rest = j.rest, token = j.token,
         worker = j.worker, until = j.until, pending = j.pending, unmet = j.unmet,
+        turn = CASE WHEN t.state = 1 AND j.state = 1 AND t.priority = j.priority THEN t.turn ELSE j.turn END,
+        place = CASE WHEN t.state = 1 AND j.state = 1 AND t.priority = j.priority THEN t.place END,
         awaited = CASE WHEN j.verdict = 0 THEN t.awaited END
     FROM admitted AS j
     WHERE t.id = j.id AND NOT j.removed
@@ -99,7 +103,7 @@ SELECT j.id::text, j.verdict, (SELECT count(*) FROM told) FROM judged AS j
 -- $1 uuid[]   ids, ascending so that concurrent calls meet in the same order
 -- $2 bigint[] the version that was read
 -- $3 text[]   the lease token
--- $4…$16      the new status, one array per column
+-- $4…$17      the new status, one array per column
 --
 -- A token says that the task is executing, so the state is not compared: it would tempt the planner away from the ids.
 -- Columns of numbers that are never null are read by subscript: it is one step, and saves a function scan for each.
@@ -110,7 +114,7 @@ WITH settled AS (
     SET state = ($5::smallint[])[c.n], ready_at = ($6::bigint[])[c.n], timeout = ($7::bigint[])[c.n],
         version = ($8::bigint[])[c.n], beats = ($9::bigint[])[c.n], attempts = ($10::bigint[])[c.n], alarm = c.alarm,
         started_at = c.started_at, cancel_asked = ($13::boolean[])[c.n], settled = c.settled, progress = c.progress,
-        rest = c.rest, token = NULL, worker = NULL, until = NULL
+        rest = c.rest, turn = ($17::bigint[])[c.n], place = NULL, token = NULL, worker = NULL, until = NULL
     FROM ROWS FROM (
         unnest($1::uuid[]), unnest($3::text[]), unnest($11::bigint[]), unnest($12::bigint[]), unnest($14::text[]),
         unnest($15::bytea[]), unnest($16::bytea[])
@@ -253,7 +257,7 @@ tallied AS (
 SELECT (SELECT state FROM gone), EXISTS (SELECT FROM {schema}.task WHERE id = $1::uuid)
 
 -- name: change.fold_tally
--- Replace many rows of the tally by their sums. Only rows that this statement deletes are in its sums, so it is exact
+-- Replace many rows of the tally by their sums, and of those of turns keep the latest. Only rows that this statement deletes are in its sums, so it is exact
 -- whatever runs beside it; the lock only spares several processes from doing the same work.
 --
 -- $1 text    the schema, as the name of the lock
@@ -270,6 +274,14 @@ gone AS (
     DELETE FROM {schema}.tally AS y
     WHERE y.ctid = ANY (ARRAY(SELECT at FROM batch WHERE (SELECT count(*) FROM batch) > $2::bigint))
     RETURNING y.route, y.priority, y.state, y.tasks
+),
+passed AS (
+    DELETE FROM {schema}.line_turn AS y
+    USING (SELECT queue, priority, count(*) FROM {schema}.line_turn GROUP BY queue, priority HAVING count(*) > 100) AS l
+    WHERE (SELECT mine FROM turn) AND y.queue = l.queue AND y.priority = l.priority AND y.id < (
+        SELECT n.id FROM {schema}.line_turn AS n WHERE n.queue = l.queue AND n.priority = l.priority
+        ORDER BY n.id DESC OFFSET 31 LIMIT 1
+    )
 )
 INSERT INTO {schema}.tally
 SELECT route, priority, state, sum(tasks) FROM gone GROUP BY route, priority, state HAVING sum(tasks) <> 0

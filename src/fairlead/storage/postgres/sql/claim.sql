@@ -22,15 +22,17 @@
 -- It is written into the text because the planner would guess a parameter to be a tenth of the table.
 --
 -- {first} is claim.of_all, claim.of_groups or claim.of_lanes: where the first tasks are looked for.
--- {candidates} is claim.by_rank, or claim.by_turns where some tasks take turns.
+-- {head} is claim.by_wait, or claim.by_fair_turn of a single queue where fair tasks wait; then {turned} is claim.fair_turned,
+-- {apart}, {places}, {taken} and {order} are as there is said. {candidates} is claim.by_rank, or claim.by_turns where promoted
+-- tasks and others take turns.
 -- {covered} is claim.covered if the first tasks are of all types and the type set is not; else it is true.
 --
 -- The candidates are read without locks, then locked one by one in order of service, skipping what others hold, until
 -- there are enough. Rows are reached by ctid: a version seen by this statement's snapshot stays where it is.
 --
 -- Returns the number of candidates and the tasks taken, in any order; one row with null columns when none was taken.
--- Below 0 it says why nothing was looked for: -1, tasks with concurrency keys wait, and claim_limited.py is to choose;
--- -2, some tasks take turns and the candidates are those of claim.by_rank; -3, it was not looked far enough, or there are
+-- Below 0 it says why nothing was looked for: -1, tasks with concurrency keys wait or such as take turns, and
+-- claim_limited.py is to choose; -2, some tasks take turns and the candidates are those of claim.by_rank; -3, it was not looked far enough, or there are
 -- other types after all; -4, the type set is not there any more.
 WITH now AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS at
@@ -42,7 +44,7 @@ served AS MATERIALIZED (
         (SELECT w.ready_at FROM {schema}.lowered AS w WHERE w.lane_group = g.id ORDER BY w.ready_at LIMIT 1) AS lowered
     FROM unnest($9::text[], $10::int[], $14::int[], $15::int[], $16::int[]) AS q (queue, line, top, due, passed)
     CROSS JOIN LATERAL (
-        SELECT g.id, g.keyed, b.ready_at AS bounds, b.id AS bound_ids
+        SELECT g.id, {apart} AS apart, g.fair, b.ready_at AS bounds, b.id AS bound_ids
         FROM {schema}.lane_group AS g
         LEFT JOIN {schema}.bound AS b ON b.lane_group = g.id AND b.type_set = $8::bigint
         WHERE g.queue = q.queue AND g.requires <@ $7::text[]
@@ -50,10 +52,10 @@ served AS MATERIALIZED (
         OFFSET 0
     ) AS g
 ),
-keyed AS MATERIALIZED (
+apart AS MATERIALIZED (
     SELECT EXISTS (
         SELECT FROM served AS v
-        WHERE v.keyed AND (
+        WHERE v.apart AND (
             SELECT true FROM {schema}.task AS t WHERE t.lane_group = v.id AND t.state = 1
             ORDER BY t.priority, t.ready_at, t.id LIMIT 1
         )
@@ -63,17 +65,12 @@ line AS MATERIALIZED (
     SELECT
         v.id AS lane_group, v.queue, p.priority, ($11::bigint[])[v.line + p.priority] AS head_start,
         ($12::text[])[v.line + p.priority]::bigint[] AS afters, ($13::text[])[v.line + p.priority]::int[] AS ranks,
-        v.top, v.due, v.passed,
+        v.top, v.due, v.passed, v.fair,
         {from}
     FROM served AS v CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p (priority)
-    WHERE NOT v.keyed AND NOT (SELECT found FROM keyed)
+    WHERE NOT v.apart AND NOT (SELECT found FROM apart)
 ),
-head AS MATERIALIZED (
-    SELECT
-        h.at, l.queue, l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] AS rank,
-        l.ranks[1] AS own_rank, h.ready_at - l.head_start AS mark, h.id, l.top, l.due, l.passed
-    FROM line AS l CROSS JOIN LATERAL ({first}) AS h
-),
+{head},
 -- The places of the candidates' rows, best first; null where those begin that were not looked at.
 candidate AS MATERIALIZED (
     {candidates}
@@ -106,23 +103,159 @@ taken AS (
         until = (SELECT at FROM now) + least($2::bigint, t.timeout + $3::bigint),
         alarm = (SELECT at FROM now) + least($2::bigint, t.timeout + $3::bigint)
     WHERE t.ctid = ANY (ARRAY(SELECT at FROM locked))
-    RETURNING t.route, {claimed}
+    RETURNING t.route, {places}{claimed}
 ),
 tallied AS (
     INSERT INTO {schema}.tally
     SELECT c.route, c.priority, s.state, s.sign * c.tasks
     FROM (SELECT route, priority, count(*) AS tasks FROM taken GROUP BY route, priority) AS c
     CROSS JOIN (VALUES (1, -1), (2, 1)) AS s (state, sign)
-)
+){turned}
 SELECT
     CASE
-        WHEN (SELECT found FROM keyed) THEN -1
+        WHEN (SELECT found FROM apart) THEN -1
         WHEN (SELECT places FROM candidate) IS NULL THEN -2
         WHEN NOT EXISTS (SELECT FROM known) THEN -4
         ELSE coalesce(cardinality((SELECT places FROM near)), -3)
     END,
     {claimed}
-FROM (VALUES (0)) AS always (one) LEFT JOIN taken AS t ON true
+FROM (VALUES (0)) AS always (one) LEFT JOIN {taken} AS t ON true
+{order}
+
+-- name: claim.by_wait
+-- The first tasks, by their ranks after their waits. It is a part of claim.best; {apart} is claim.apart then, and there
+-- are no {turned}, {places} and {order}.
+head AS MATERIALIZED (
+    SELECT
+        h.at, l.queue, l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] AS rank,
+        l.ranks[1] AS own_rank, h.ready_at - l.head_start AS mark, h.id, l.top, l.due, l.passed
+    FROM line AS l CROSS JOIN LATERAL ({first}) AS h
+)
+
+-- name: claim.apart
+-- The groups that claim.by_wait knows nothing of.
+g.keyed OR g.fair
+
+-- name: claim.keyed_apart
+-- The groups that claim.by_fair_turn knows nothing of.
+g.keyed
+
+-- name: claim.by_fair_turn
+-- The first tasks of the lines of a single queue: of fair tasks by their turns, of the others by their wait, with the
+-- turns that these have together (see `fairlead.core.queues.fairness`). It is a part of claim.best, for orders of service
+-- in which each priority has a rank of its own; {apart} is claim.keyed_apart then, {turned} is claim.fair_turned, {places}
+-- claim.fair_places, {taken} claim.fair_taken and {order} claim.fair_order. Nothing is served by age: if a task has been
+-- promoted the oldest of its priority has, and there is a row that says so.
+state AS MATERIALIZED (
+    SELECT
+        p.priority, m.base, m.reached, m.others, coalesce(nullif(m.others, 0), m.reached + {step}) AS turn_of_others,
+        (SELECT l.ranks[1] FROM line AS l WHERE l.priority = p.priority LIMIT 1) AS own_rank
+    FROM (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p (priority)
+    CROSS JOIN LATERAL (
+        SELECT
+            coalesce(max(y.reached), 0) AS reached, coalesce(max(y.base), 0) AS base,
+            coalesce(max(y.others) FILTER (WHERE y.base = y.newest), 0) AS others
+        FROM (
+            SELECT y.*, max(y.base) OVER () AS newest
+            FROM (
+                SELECT y.reached, y.others, y.base
+                FROM {schema}.line_turn AS y
+                WHERE y.queue = ($9::text[])[1] AND y.priority = p.priority
+                ORDER BY y.id DESC
+                LIMIT 16
+            ) AS y
+        ) AS y
+    ) AS m
+),
+head AS MATERIALIZED (
+    SELECT
+        h.at, l.ranks[1] AS rank, l.ranks[1] AS own_rank, h.place AS mark, h.id, l.top, l.due, l.priority,
+        NULL::bigint AS number
+    FROM line AS l CROSS JOIN LATERAL ({first_by_turn}) AS h
+    WHERE l.fair
+    UNION ALL
+    SELECT
+        n.at, n.rank, n.rank, CASE n.number
+            WHEN 1 THEN s.turn_of_others ELSE greatest(s.reached, s.turn_of_others) + (n.number - 1) * {step}
+        END, n.id, n.top, n.due, n.priority, n.number
+    FROM (
+        SELECT
+            h.at, h.id, l.ranks[1] AS rank, l.top, l.due, l.priority,
+            row_number() OVER (PARTITION BY l.priority ORDER BY h.ready_at, h.id, h.at) AS number
+        FROM line AS l CROSS JOIN LATERAL ({first}) AS h
+        WHERE NOT l.fair
+    ) AS n
+    JOIN state AS s ON s.priority = n.priority
+    UNION ALL
+    SELECT NULL, -1, 0, 0, NULL, -1, 0, l.priority, NULL
+    FROM line AS l
+    CROSS JOIN LATERAL (
+        SELECT t.ready_at
+        FROM {schema}.task AS t
+        WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
+            AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
+        ORDER BY t.ready_at, t.id
+        LIMIT 1
+    ) AS h
+    WHERE l.ranks[1 + width_bucket((SELECT at FROM now) - h.ready_at, l.afters)] < l.ranks[1]
+)
+
+-- name: claim.fair_places
+-- What is to be known of those taken where turns go on by that. It is a part of claim.best.
+t.place, t.id,
+
+-- name: claim.fair_turned
+-- Say how far turns have come. It is a part of claim.best.
+,
+turned AS (
+    INSERT INTO {schema}.line_turn (queue, priority, reached, others, base)
+    SELECT ($9::text[])[1], s.priority, n.reached, n.others, s.base
+    FROM state AS s
+    JOIN (
+        SELECT t.priority, max(t.place) AS place, count(*) FILTER (WHERE t.place IS NULL) AS others
+        FROM taken AS t
+        GROUP BY t.priority
+    ) AS f ON f.priority = s.priority
+    -- The last of the fair tasks: who comes behind it takes turns with nobody.
+    JOIN LATERAL (
+        SELECT h.mark, h.id FROM head AS h WHERE h.priority = s.priority AND h.number IS NULL AND h.rank >= 0
+        ORDER BY h.mark DESC, h.id DESC LIMIT 1
+    ) AS e ON true
+    CROSS JOIN LATERAL (
+        SELECT
+            bool_or(true) AS wait,
+            max(h.mark) FILTER (WHERE h.number <= f.others AND (h.mark, h.id) < (e.mark, e.id)) AS turn
+        FROM head AS h WHERE h.priority = s.priority AND h.number IS NOT NULL
+    ) AS o
+    CROSS JOIN LATERAL (
+        SELECT
+            greatest(s.reached, f.place, o.turn) AS reached,
+            CASE
+                WHEN o.turn IS NOT NULL THEN greatest(s.reached, o.turn) + {step}
+                WHEN f.place IS NOT NULL AND o.wait THEN s.turn_of_others
+                ELSE s.others
+            END AS others
+    ) AS n
+    WHERE (n.reached, n.others) <> (s.reached, s.others)
+)
+
+-- name: claim.fair_taken
+-- Those taken, each with its place among those of its kind. It is a part of claim.best.
+(
+    SELECT
+        t.*,
+        row_number() OVER (PARTITION BY t.priority, t.place IS NULL ORDER BY t.place, t.ready_at, t.id) AS number
+    FROM taken AS t
+)
+
+-- name: claim.fair_order
+-- Best first. It is a part of claim.best.
+LEFT JOIN state AS s ON s.priority = t.priority
+ORDER BY s.own_rank, CASE
+    WHEN t.place IS NOT NULL THEN t.place
+    WHEN t.number = 1 THEN s.turn_of_others
+    ELSE greatest(s.reached, s.turn_of_others) + (t.number - 1) * {step}
+END, t.id
 
 -- name: claim.from
 -- Where the claims of a type set begin in a lane group: at its bound, or before that where a task was made ready. It is
@@ -133,40 +266,41 @@ CASE WHEN v.lowered <= v.bounds[p.priority + 1] THEN '00000000-0000-0000-0000-00
     ELSE coalesce(v.bound_ids[p.priority + 1], '00000000-0000-0000-0000-000000000000') END AS from_id
 
 -- name: claim.of_all
--- The first tasks of a lane group and priority, of any type. It is a part of claim.best and claim.heads.
-SELECT t.ctid AS at, t.route, t.ready_at, t.id
+-- The first tasks of a lane group and priority, of any type. It is a part of claim.best, claim.heads and claim.turns;
+-- {wait} is ready_at, or place where it is by turn, and {begun} that a task is not before where the claim begins.
+SELECT t.ctid AS at, t.route, t.{wait}, t.id
 FROM {schema}.task AS t
 WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
-    AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
-ORDER BY t.ready_at, t.id
+    AND {begun}
+ORDER BY t.{wait}, t.id
 LIMIT {reach}
 
 -- name: claim.of_groups
 -- The first tasks of a lane group and priority that are of types to be taken; up to {window} tasks are looked at. Where
 -- these end, if they were not enough, is a row without a place. It is a part of claim.best and claim.heads.
 WITH found AS MATERIALIZED (
-    SELECT w.at, w.route, w.ready_at, w.id
+    SELECT w.at, w.route, w.{wait}, w.id
     FROM (
-        SELECT t.ctid AS at, t.route, t.ready_at, t.id
+        SELECT t.ctid AS at, t.route, t.{wait}, t.id
         FROM {schema}.task AS t
         WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
-            AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
-        ORDER BY t.ready_at, t.id
+            AND {begun}
+        ORDER BY t.{wait}, t.id
         LIMIT {window}
     ) AS w
     WHERE {admitted} {open_route}
-    ORDER BY w.ready_at, w.id
+    ORDER BY w.{wait}, w.id
     LIMIT {reach}
 )
-SELECT f.at, f.route, f.ready_at, f.id FROM found AS f
+SELECT f.at, f.route, f.{wait}, f.id FROM found AS f
 UNION ALL
 SELECT e.*
 FROM (
-    SELECT NULL::tid, NULL::int, t.ready_at, t.id
+    SELECT NULL::tid, NULL::int, t.{wait}, t.id
     FROM {schema}.task AS t
     WHERE t.lane_group = l.lane_group AND t.priority = l.priority AND t.state = 1
-        AND (t.ready_at, t.id) >= (l.from_ready_at, l.from_id)
-    ORDER BY t.ready_at, t.id
+        AND {begun}
+    ORDER BY t.{wait}, t.id
     OFFSET {window} - 1
     LIMIT 1
 ) AS e
@@ -209,7 +343,7 @@ SELECT NULL::tid, NULL::int, f.ready_at, f.id FROM first AS f WHERE f.number > {
 -- Whether a type set has all types of the lanes. It is a part of claim.best.
 NOT EXISTS (
     SELECT FROM (
-        SELECT r.id AS route FROM served AS v JOIN {schema}.route AS r ON r.lane_group = v.id WHERE NOT v.keyed
+        SELECT r.id AS route FROM served AS v JOIN {schema}.route AS r ON r.lane_group = v.id WHERE NOT v.apart
     ) AS w
     WHERE NOT ({admitted})
 )
@@ -310,31 +444,78 @@ SELECT ARRAY(
 --
 -- {first} is claim.of_all, claim.of_groups or claim.of_lanes; {reach} is how many tasks it reads at a time.
 --
--- Returns the server's clock, queue, lane group, priority, type, when the wait began and id, in the order of lane group
--- and priority and then of the wait. A row without a type says that there are other tasks from there on.
+-- {turns} is claim.turns if tasks that take turns may wait; {keyed} is claim.keyed where it must be known if tasks with
+-- concurrency keys do.
+--
+-- Returns the server's clock, queue, lane group, priority, type, when the wait began, id and what kind of row it is: 0 of
+-- tasks that take no turns, 1 of such that do. They are in the order of kind, lane group and priority and then of the
+-- wait. A row without a type says that there are other tasks from there on.
 WITH {known},
 served AS MATERIALIZED (
     SELECT
-        g.id, g.queue, b.ready_at AS bounds, b.id AS bound_ids,
+        g.id, g.queue, g.fair, b.ready_at AS bounds, b.id AS bound_ids,
         (SELECT w.ready_at FROM {schema}.lowered AS w WHERE w.lane_group = g.id ORDER BY w.ready_at LIMIT 1) AS lowered
     FROM {schema}.lane_group AS g
     LEFT JOIN {schema}.bound AS b ON b.lane_group = g.id AND b.type_set = $3::bigint
     WHERE g.queue = ANY ($1::text[]) AND g.requires <@ $2::text[] AND NOT g.keyed
 ),
 line AS MATERIALIZED (
-    SELECT v.id AS lane_group, v.queue, p.priority, {from}
+    SELECT v.id AS lane_group, v.queue, v.fair, p.priority, {from}
     FROM served AS v CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint), (3::smallint)) AS p (priority)
 )
 SELECT
-    (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), l.queue, l.lane_group, l.priority,
+    (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), f.queue, f.lane_group, f.priority,
     CASE
-        WHEN h.at IS NULL THEN NULL
-        WHEN $4::boolean THEN (SELECT r.type FROM {schema}.route AS r WHERE r.id = h.route)
+        WHEN f.at IS NULL THEN NULL
+        WHEN $4::boolean THEN (SELECT r.type FROM {schema}.route AS r WHERE r.id = f.route)
         ELSE ''
     END,
-    h.ready_at, h.id::text
-FROM line AS l CROSS JOIN LATERAL ({first}) AS h
-ORDER BY l.lane_group, l.priority, h.ready_at, h.id, h.at NULLS LAST
+    f.ready_at, f.id::text, f.kind
+FROM (
+    SELECT l.queue, l.lane_group, l.priority, h.at, h.route, h.ready_at, h.id, l.fair::int AS kind
+    FROM line AS l CROSS JOIN LATERAL ({first}) AS h
+    {turns}
+    {keyed}
+) AS f
+ORDER BY f.kind, f.lane_group, f.priority, f.ready_at, f.id, f.at NULLS LAST
+
+-- name: claim.turns
+-- The same by turn, kind 2, and how far the turns of lines have come, of the latest claims: when the wait began is then
+-- what was reached, kind 3, the turn of the others, kind 4, and where the line began, kind 5. It is a part of claim.heads.
+UNION ALL
+SELECT l.queue, l.lane_group, l.priority, h.at, h.route, h.place, h.id, 2
+FROM line AS l CROSS JOIN LATERAL ({first_by_turn}) AS h
+WHERE l.fair
+UNION ALL
+SELECT n.queue, 0, n.priority, NULL, NULL, c.value, NULL, c.kind
+FROM (SELECT DISTINCT l.queue, l.priority FROM line AS l WHERE l.fair) AS n
+CROSS JOIN LATERAL (
+    SELECT max(y.reached) AS reached, max(y.others) FILTER (WHERE y.base = y.newest) AS others, max(y.base) AS base
+    FROM (
+        SELECT y.*, max(y.base) OVER () AS newest
+        FROM (
+            SELECT y.reached, y.others, y.base
+            FROM {schema}.line_turn AS y
+            WHERE y.queue = n.queue AND y.priority = n.priority
+            ORDER BY y.id DESC
+            LIMIT 16
+        ) AS y
+    ) AS y
+) AS m
+CROSS JOIN LATERAL (VALUES (3, m.reached), (4, m.others), (5, m.base)) AS c (kind, value)
+
+-- name: claim.keyed
+-- Kind 6: tasks with concurrency keys wait that the worker may serve. It is a part of claim.heads.
+UNION ALL
+SELECT NULL, 0, 0::smallint, NULL, NULL, 0, NULL, 6
+WHERE EXISTS (
+    SELECT FROM {schema}.lane_group AS g
+    WHERE g.queue = ANY ($1::text[]) AND g.requires <@ $2::text[] AND g.keyed
+        AND (
+            SELECT true FROM {schema}.task AS t WHERE t.lane_group = g.id AND t.state = 1
+            ORDER BY t.priority, t.ready_at, t.id LIMIT 1
+        )
+)
 
 -- name: claim.open_route
 -- Whether the limits of its type leave room for a task. It is a part of claim.of_groups within claim.heads.
@@ -349,22 +530,9 @@ AND (
 -- The same of a lane, of claim.of_lanes.
 AND (l.queue, r.type) NOT IN (SELECT * FROM unnest($5::text[], $6::text[]))
 
--- name: claim.keyed
--- Whether tasks with concurrency keys wait that a worker may serve.
---
--- $1 text[]   queues
--- $2 text[]   the worker's capabilities
-SELECT EXISTS (
-    SELECT FROM {schema}.lane_group AS g
-    WHERE g.queue = ANY ($1::text[]) AND g.requires <@ $2::text[] AND g.keyed
-        AND (
-            SELECT true FROM {schema}.task AS t WHERE t.lane_group = g.id AND t.state = 1
-            ORDER BY t.priority, t.ready_at, t.id LIMIT 1
-        )
-)
-
 -- name: claim.take
--- Take these tasks, as many as are still ready and not being taken by others.
+-- Take these tasks, as many as are still ready and not being taken by others. {turned} is claim.turned if turns have gone
+-- on by that.
 --
 -- $1 bigint  now, null for the server's clock
 -- $2 bigint  how long the leases last unless renewed
@@ -374,15 +542,15 @@ SELECT EXISTS (
 -- $6 bigint  the most tasks to take
 -- $7 uuid[]  ids, best first
 --
--- Returns the tasks taken, best first, each with its turn.
+-- Returns the tasks taken, best first, each with its number.
 WITH now AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS at
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, g.turn
-    FROM unnest($7::uuid[]) WITH ORDINALITY AS g (id, turn) JOIN {schema}.task AS t ON t.id = g.id
+    SELECT t.id, g.number
+    FROM unnest($7::uuid[]) WITH ORDINALITY AS g (id, number) JOIN {schema}.task AS t ON t.id = g.id
     WHERE t.state = 1
-    ORDER BY g.turn
+    ORDER BY g.number
     LIMIT $6::bigint
     FOR UPDATE OF t SKIP LOCKED
 ),
@@ -394,15 +562,29 @@ taken AS (
         alarm = (SELECT at FROM now) + least($2::bigint, t.timeout + $3::bigint)
     FROM locked AS k
     WHERE t.id = k.id
-    RETURNING k.turn, t.route, {claimed}
+    RETURNING k.number, t.route, {claimed}
 ),
 tallied AS (
     INSERT INTO {schema}.tally
     SELECT c.route, c.priority, s.state, s.sign * c.tasks
     FROM (SELECT route, priority, count(*) AS tasks FROM taken GROUP BY route, priority) AS c
     CROSS JOIN (VALUES (1, -1), (2, 1)) AS s (state, sign)
+){turned}
+SELECT t.number, {claimed} FROM taken AS t ORDER BY t.number
+
+-- name: claim.turned
+-- Say how far the turns of lines have come. It is a part of claim.take.
+--
+-- $8 text[]      queues
+-- $9 smallint[]  priorities
+-- $10 bigint[]   the turns that were reached
+-- $11 bigint[]   those of the tasks without a fair key
+-- $12 bigint[]   where the lines began
+,
+turned AS (
+    INSERT INTO {schema}.line_turn (queue, priority, reached, others, base)
+    SELECT * FROM unnest($8::text[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[])
 )
-SELECT t.turn, {claimed} FROM taken AS t ORDER BY t.turn
 
 -- name: claim.held
 -- The tasks under one lease token.

@@ -44,7 +44,7 @@ WITH gone AS (
     RETURNING r.id
 ),
 empty AS MATERIALIZED (
-    SELECT g.id, g.queue, g.keyed FROM {schema}.lane_group AS g
+    SELECT g.id, g.queue, g.keyed, g.fair FROM {schema}.lane_group AS g
     WHERE NOT EXISTS (
         SELECT FROM {schema}.route AS r WHERE r.lane_group = g.id AND r.id <> ALL (ARRAY(SELECT id FROM gone))
     )
@@ -54,6 +54,12 @@ unfronted AS (
 ),
 unbound AS (
     DELETE FROM {schema}.bound AS b WHERE b.lane_group = ANY (ARRAY(SELECT id FROM empty))
+),
+unturned AS (
+    DELETE FROM {schema}.line_turn AS y WHERE y.queue = ANY (ARRAY(SELECT queue FROM empty WHERE fair))
+        AND NOT EXISTS (
+            SELECT FROM {schema}.lane_group AS g WHERE g.queue = y.queue AND g.fair AND g.id <> ALL (ARRAY(SELECT id FROM empty))
+        )
 ),
 unlowered AS (
     DELETE FROM {schema}.lowered AS w WHERE w.lane_group = ANY (ARRAY(SELECT id FROM empty))
