@@ -322,3 +322,19 @@ async def test_a_call_of_another_task_is_refused_before_anything_is_stored(app: 
     with pytest.raises(InvalidTask, match=r"a call of other is among those of one"):
         await one.submit_many([one.call(), other.call()])
     assert not (await app.tasks.search()).tasks
+
+
+async def test_a_submit_for_synchronous_code_within_a_loop_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    app = Fairlead("memory://")
+
+    @app.task
+    async def held_up() -> None: ...
+
+    await asyncio.to_thread(held_up.submit_sync)
+    assert "submit_sync" not in caplog.text, "there is no loop in a thread"
+    held_up.submit_sync()
+    assert "held_up" in caplog.text
+    held_up.submit_many_sync([held_up.call()])
+    app.submit_sync("by_name_only")
+    assert caplog.text.count("a task of type held_up is submitted by submit_sync within a running event loop") == 1
+    assert caplog.text.count("a task of type by_name_only is submitted by submit_sync") == 1

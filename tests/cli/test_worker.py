@@ -239,3 +239,24 @@ def test_what_handlers_log_carries_their_task_also_from_processes_of_their_own(f
         line = said[task_type]
         assert (line["task_id"], line["attempt"], line["level"], line["logger"]) == (task_id, 1, "warning", "mine")
     assert said["here"]["process"] != said["elsewhere"]["process"]
+
+
+def test_a_worker_is_recycled_and_leaves_when_nothing_is_left(folder: Folder) -> None:
+    folder.write(
+        "counting.py",
+        'from fairlead import Fairlead\napp = Fairlead("sqlite:///tasks.db")\nran = 0\n\n'
+        "@app.task\nasync def count() -> int:\n    global ran\n    ran += 1\n    return ran\n",
+    )
+    store = ("--store", "sqlite:///tasks.db")
+    for _ in range(5):
+        folder.ok("submit", "count", *store)
+
+    ended = folder.run("worker", "counting:app", "--max-tasks", "2", "--until-empty")
+
+    assert ended.code == 0, ended.err
+    assert ended.err.count("beginning again in a fresh process") == 2
+    tasks = [json.loads(line) for line in folder.ok("list", "--json", *store).out.splitlines()]
+    shown = [json.loads(folder.ok("show", task["task_id"], "--json", *store).out) for task in tasks]
+    assert sorted(each["result"] for each in shown) == [1, 1, 1, 2, 2], "each process counts from one"
+    wrong = folder.run("worker", "counting:app", "--until-empty", "--processes", "2")
+    assert (wrong.code, "--until-empty is for one process, not 2" in wrong.error) == (2, True)

@@ -258,7 +258,7 @@ class Fairlead(Producer):
         metrics_host: str = "127.0.0.1",
         metrics_port: int | None = None,
     ) -> None:
-        """Work until the process is asked to leave by SIGTERM or Ctrl-C.
+        """Work until the process is asked to leave by SIGTERM or Ctrl-C, or for as long as the settings say.
 
         With a `metrics_port` it serves its metrics for Prometheus there; that needs `Metrics()` among the app's
         observers.

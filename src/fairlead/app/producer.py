@@ -12,7 +12,7 @@ from fairlead.admin.facade import Facade
 from fairlead.app.admin_parts import Operated
 from fairlead.app.connection import Link
 from fairlead.app.handle import Results, TaskHandle, known_id
-from fairlead.app.task_type import Options, TaskDefinition, named, warn_of
+from fairlead.app.task_type import Options, TaskDefinition, named, running_loop, warn_in_loop, warn_of
 from fairlead.core.errors import InvalidTask, StoreMismatch, StoreRefused
 from fairlead.core.identity import check_name
 from fairlead.core.submission import Submission
@@ -56,6 +56,8 @@ class Producer(Operated):
         self, task_type: str, parameters: Mapping[str, Any] | None = None, **options: Unpack[Options]
     ) -> TaskHandle[Any]:
         """`submit`, from synchronous code."""
+        if running_loop() is not None:
+            warn_in_loop(check_name("type", task_type))
         definition, submission = self._named(task_type, parameters, options)
         return run_inline(self._submit(self._connect().inline(), definition, submission))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 import itertools
@@ -33,6 +34,9 @@ from fairlead.worker.handlers import Handler
 if TYPE_CHECKING:
     from fairlead.core.explain.explanation import Cause
 
+
+running_loop: Final = asyncio._get_running_loop
+"""The event loop that this code is called in, if there is one; asked for at every submit from synchronous code."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -155,6 +159,8 @@ class TaskDefinition(Generic[P, R]):
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """`submit`, from synchronous code."""
+        if running_loop() is not None:
+            warn_in_loop(self.handler.type)
         submission = self._submitted(args, kwargs)
         return run_inline(self._submit(self._connect().inline(), submission))
 
@@ -175,6 +181,8 @@ class TaskDefinition(Generic[P, R]):
 
     def submit_many_sync(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
         """`submit_many`, from synchronous code."""
+        if running_loop() is not None:
+            warn_in_loop(self.handler.type)
         submissions = self._submissions(calls)
         return run_inline(self._submit_many(self._connect().inline(), submissions))
 
@@ -425,6 +433,19 @@ log = logging.getLogger("fairlead.submit")
 
 _MOST_TOLD: Final = 1_000
 _told: set[tuple[str, str]] = set()
+_IN_LOOP: Final = "submit_sync"
+
+
+def warn_in_loop(task_type: str) -> None:
+    """Log that a submit holds up the event loop that it is called in, once for each type in a process."""
+    if (task_type, _IN_LOOP) in _told or len(_told) >= _MOST_TOLD:
+        return
+    _told.add((task_type, _IN_LOOP))
+    log.warning(
+        "a task of type %s is submitted by submit_sync within a running event loop, which waits for the store "
+        "meanwhile; write `await ….submit(…)` there",
+        task_type,
+    )
 
 
 def warn_of(task_type: str, doubts: Sequence[Cause]) -> None:

@@ -16,7 +16,7 @@ from fairlead.core.events import Failed, HandedBack, Outcome
 from fairlead.core.identity import TaskId
 from fairlead.core.instant import LATEST, MINUTE, SECOND, seconds
 from fairlead.core.task import Progress, Task
-from fairlead.core.validation import Duration, bad_setting, check_count, check_text, setting_of
+from fairlead.core.validation import Duration, bad_setting, check_count, check_flag, check_text, setting_of
 from fairlead.engine.engine import Settlement
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.values import Beat, Pulse
@@ -25,6 +25,8 @@ from fairlead.worker.handlers import HandlerPlace, Handlers
 from fairlead.worker.isolation.fork_guard import hear_again, stay
 from fairlead.worker.isolation.pool import READY_WITHIN, Cells
 from fairlead.worker.keeper.keeper import Keeper
+from fairlead.worker.life import WorkerLife
+from fairlead.worker.loop_watch import LoopWatch
 from fairlead.worker.outcome import unsettled
 from fairlead.worker.resources import portal_to
 from fairlead.worker.slots import Slots, WorkerSlots, cores, usual_capacity
@@ -66,12 +68,22 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     """The module of the app that the worker was started with: the processes of isolated handlers import it first."""
     ready_seconds: Duration = READY_WITHIN
     """How long such a process may take to get ready for a task, which is no part of the task's timeout."""
+    max_tasks: int | None = None
+    """After how many tasks the worker leaves, for another process to take its place; None for never."""
+    max_memory: int | None = None
+    """Above how many bytes of memory it does; None for never. It is looked at once a second."""
+    until_empty: bool = False
+    """Whether it leaves when nothing is ready for it and nothing runs."""
 
     def __post_init__(self) -> None:
         check_count("concurrency", self.concurrency, 1, LATEST, bad_setting)
         for name in ("thread_concurrency", "isolated_concurrency"):
             if (said := getattr(self, name)) is not None:
                 check_count(name, said, 1, LATEST, bad_setting)
+        for name in ("max_tasks", "max_memory"):
+            if (said := getattr(self, name)) is not None:
+                check_count(name, said, 1, LATEST, bad_setting)
+        check_flag("until_empty", self.until_empty, bad_setting)
         setting_of("drain_seconds", self.drain_seconds)
         if not 0 < setting_of("ready_seconds", self.ready_seconds) <= _LONGEST_READY:
             raise InvalidSettings(
@@ -149,6 +161,8 @@ class Worker:
         self._settling = False
         self._home = contextvars.copy_context()
         self._traces = Traces()
+        self._life = WorkerLife(self._settings.max_tasks, self._settings.max_memory)
+        self._watch = LoopWatch(self._named, time.monotonic)
         self._failures = FailureLog()
         self._leaving = asyncio.Event()
         self._leaving_now = asyncio.Event()
@@ -156,6 +170,11 @@ class Worker:
         if metrics is not None:
             self._beat_failed = metrics.beat_failed
             metrics.employ(lambda: self._slots.used)
+
+    @property
+    def recycles(self) -> bool:
+        """Whether it has left for another process to take its place."""
+        return self._life.recycles
 
     def leave(self) -> None:
         """Claim no more and let running tasks end; asked a second time, hand them back at once."""
@@ -208,12 +227,14 @@ class Worker:
 
     async def _work(self) -> None:
         await self._keeper.start(self._heard, self._beat_failed)
+        self._watch.start()
         registration = Registration(self._source, self._slots, lambda: len(self._attempts), self._beat_failed)
         present = asyncio.create_task(registration.keep(self._leaving, self.leave))
         duties = [
             asyncio.create_task(duty)
             for duty in (
                 self._leaving.wait(),
+                self._life.keep(),
                 self._keep_claiming(),
                 self._keep_time(),
                 self._keep_reporting(),
@@ -241,6 +262,7 @@ class Worker:
 
     async def close(self) -> None:
         """End the processes and threads that run nothing any more; `run` does so when it leaves."""
+        self._watch.close()
         await self._cells.close()
         self._threads.close()
 
@@ -313,7 +335,7 @@ class Worker:
         """Claim for each of these kinds of slots, the only one there is without a word on types."""
         claims: list[tuple[Slots, int, int]] = []
         for slots in due:
-            asked = slots.wish
+            asked = min(slots.wish, self._life.left)
             if asked <= 0 or (claims and self._leaving.is_set()):
                 continue
             tasks = await self._source.claim(asked, slots.types if len(self._slots.kinds) > 1 else None)
@@ -324,14 +346,32 @@ class Worker:
 
     async def _wait(self) -> None:
         """Wait until there is something for any kind of slots, and start what was claimed of it."""
-        asked = self._slots.wish
-        tasks = await self._source.wait(asked, POLL_INTERVAL)
+        asked = min(self._slots.wish, self._life.left)
+        if asked <= 0:
+            await self._leaving.wait()
+            return
+        tasks = await (
+            self._look_once(asked) if self._settings.until_empty else self._source.wait(asked, POLL_INTERVAL)
+        )
         if tasks:
             self._begin(tasks)
         self._slots.note_wait(asked, None if tasks is None else len(tasks))
 
+    async def _look_once(self, asked: int) -> list[Task]:
+        """Claim what is ready; if there is nothing and nothing runs here either, the worker's work is done."""
+        idle = not self._attempts
+        tasks = await self._source.claim(asked)
+        if not tasks and idle:
+            self._life.end("nothing is ready, and nothing runs")
+        elif not tasks and (running := [each.life for each in self._attempts.values() if each.life is not None]):
+            await asyncio.wait(running, timeout=POLL_INTERVAL, return_when=asyncio.FIRST_COMPLETED)
+        return tasks
+
     def _begin(self, tasks: list[Task]) -> None:
         """Hold tasks that were claimed, and start them."""
+        self._life.count(len(tasks))
+        # Not when the loop comes round again: the first of them may keep it from that.
+        self._watch.turn()
         self._busy.set()
         self._keeper.hold(tasks)
         loop = asyncio.get_running_loop()
@@ -492,9 +532,12 @@ class Worker:
         while True:
             if not self._attempts:
                 self._busy.clear()
+                self._watch.rest()
                 hear_again()
             await self._busy.wait()
+            self._watch.turn()
             await asyncio.sleep(_TIME_INTERVAL)
+            self._watch.turn()
             hear_again()
             now = time.monotonic()
             for attempt in list(self._attempts.values()):
@@ -502,6 +545,11 @@ class Worker:
                     attempt.stop(Stop.TIMEOUT)
                 if attempt.heeds_nothing(now):
                     self._leave_behind(attempt)
+
+    def _named(self, running: asyncio.Task[Any] | None) -> str:
+        """What runs in a task of the loop, for a warning."""
+        attempt = next((each for each in list(self._attempts.values()) if each.life is running), None)
+        return "something" if attempt is None else f"task {attempt.task.id} ({attempt.task.spec.type})"
 
     async def _keep_reporting(self) -> None:
         while True:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Final, NoReturn
 
 from cyclopts import Parameter
+from msgspec.structs import replace
 
 from fairlead.app.app import Fairlead
 from fairlead.app.config import Configuration
@@ -29,9 +30,10 @@ from fairlead.engine.events.types import Observer
 from fairlead.engine.metrics.collector import Metrics
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.worker.logs import LogSetup, log_handler, start_logging
+from fairlead.worker.process import Service, serve
 from fairlead.worker.slots import WorkerSlots
 from fairlead.worker.task_log import TransitionLog
-from fairlead.worker.worker import WorkerSettings
+from fairlead.worker.worker import Worker, WorkerSettings
 
 log = Logger("fairlead.cli")
 
@@ -79,6 +81,17 @@ def worker(
     ] = None,
     metrics_port: Annotated[options.Text, options.METRICS_PORT] = None,
     log_level: Annotated[options.Text, options.LOG_LEVEL] = None,
+    max_tasks: Annotated[
+        int | None,
+        Parameter(converter=options.whole, help="Begin again in a fresh process after so many tasks.", metavar="N"),
+    ] = None,
+    max_memory: Annotated[
+        int | None,
+        Parameter(converter=options.whole, help="Begin again in a fresh process above so many bytes.", metavar="BYTES"),
+    ] = None,
+    until_empty: Annotated[
+        bool, Parameter(negative="", help="Leave when nothing is ready and nothing runs; for one process.")
+    ] = False,
     supervisor: Annotated[int | None, Parameter(show=False)] = None,
     number: Annotated[int, Parameter(show=False)] = 1,
     common: CommonWithStore = COMMON_WITH_STORE,
@@ -102,6 +115,8 @@ def worker(
         "log-level": log_level, **settings,
     }  # fmt: skip
     configuration = configured(common, given)
+    if until_empty and configuration.processes > 1:
+        raise InvalidSettings(f"--until-empty is for one process, not {configuration.processes}; leave one of them out")
     transitions = start_logs(configuration, common)
     if supervisor is not None:
         leave_with(supervisor)
@@ -117,16 +132,31 @@ def worker(
     faulthandler.enable()
     app = load_app(place, configuration, tuple(observers))
     code = 1
+    again = False
+    module = None if place == BUILTIN else place.partition(":")[0]
+    life = WorkerSettings(max_tasks=max_tasks, max_memory=max_memory, until_empty=until_empty)
     try:
-        _work(app, None if place == BUILTIN else place.partition(":")[0], configuration, port)
+        again = _work(app, worker_settings(configuration, module, life), configuration, port)
         code = 0
     finally:
-        _leave_soon(code)
+        if not again:
+            _leave_soon(code)
+    if again:
+        _begin_again()
     return code
 
 
-def _work(app: Fairlead, module: str | None, configuration: Configuration, metrics_port: int | None) -> None:
-    settings = worker_settings(configuration, module)
+def _begin_again() -> NoReturn:
+    """Run this same command in a fresh process, which has this one's place, number and parent."""
+    log.info("beginning again in a fresh process")
+    logging.shutdown()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    command = command_of(sys.argv[1:])
+    os.execv(command[0], command)  # noqa: S606 - the very command that this process was started with
+
+
+def _work(app: Fairlead, settings: WorkerSettings, configuration: Configuration, metrics_port: int | None) -> bool:
     log.info(
         "working on %s: queues %s; types %s; %s at once",
         masked(app.store),
@@ -134,20 +164,29 @@ def _work(app: Fairlead, module: str | None, configuration: Configuration, metri
         ", ".join(sorted(app.handlers.types)) or "none",
         slots_told(app, settings),
     )
-    app.run_worker(
-        queues=configuration.queues,
-        capabilities=configuration.capabilities,
-        settings=settings,
-        keeper_process=configuration.keeper,
-        metrics_host=configuration.metrics_host,
-        metrics_port=metrics_port,
-    )
+    worker: Worker | None = None
+
+    async def prepare() -> list[Service]:
+        nonlocal worker
+        worker = await app.worker(
+            queues=configuration.queues,
+            capabilities=configuration.capabilities,
+            settings=settings,
+            keeper_process=configuration.keeper,
+        )
+        return [await app.exposed(worker, configuration.metrics_host, metrics_port)]
+
+    serve(prepare, app.close)
     log.info("stopped")
+    return worker is not None and worker.recycles
 
 
-def worker_settings(configuration: Configuration, module: str | None = None) -> WorkerSettings:
-    """How a worker is to behave, of the app in a module if it is in one."""
-    return WorkerSettings(
+def worker_settings(
+    configuration: Configuration, module: str | None = None, life: WorkerSettings | None = None
+) -> WorkerSettings:
+    """How a worker is to behave, of the app in a module if it is in one; and for how long, if that is said."""
+    return replace(
+        life or WorkerSettings(),
         concurrency=configuration.concurrency,
         thread_concurrency=configuration.thread_concurrency,
         isolated_concurrency=configuration.isolated_concurrency,
