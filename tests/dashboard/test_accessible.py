@@ -29,9 +29,11 @@ def paths(site: Site) -> list[str]:
     names = stocked(site)
     (worker,) = (each["worker_id"] for each in site.ask("GET", "/api/v1/workers")["workers"])
     site.ask("POST", "/api/v1/operations", {"action": "discard", "query": "type:nothing"})
+    site.ask("PATCH", "/api/v1/queues/shared", {"fair": "tenant"})
+    site.submit_many([{"task_type": "nobody_runs_this", "queue": "shared", "tenant": each} for each in "aab"])
     return [
         "/", "/tasks", "/tasks?q=type:nothing", f"/tasks/{names['dead']}", f"/tasks/{names['unserved']}",
-        "/dead-letters", "/queues", "/queues/default", "/schedules", "/schedules/nightly", "/workers",
+        "/dead-letters", "/queues", "/queues/default", "/tenants", "/schedules", "/schedules/nightly", "/workers",
         f"/workers/{worker}", "/quarantine", "/operations", "/try", "/nowhere",
     ]  # fmt: skip
 

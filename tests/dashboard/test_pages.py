@@ -91,6 +91,36 @@ def test_every_page_shows_what_there_is(site: Site, visitor: Visitor) -> None:
     expect(page.get_by_role("button", name="Submit 200 tasks")).to_be_visible()
 
 
+def test_tenants_that_share_a_queue_are_seen_weighed_and_cancelled(site: Site, visitor: Visitor) -> None:
+    expect(visitor.go("/tenants").get_by_text("No queue is shared yet")).to_be_visible()
+    site.ask("PATCH", "/api/v1/queues/mail", {"fair": "tenant"})
+    waiting = {"task_type": "nobody_runs_this", "queue": "mail"}
+    site.submit_many([waiting | {"tenant": "acme"}] * 120)
+    site.submit_many([waiting | {"tenant": "umbrella"}] * 2)
+
+    page = visitor.go("/tenants")
+    acme = page.get_by_role("row", name=re.compile("^acme"))
+    expect(acme).to_contain_text("noisy neighbour")
+    expect(acme).to_contain_text("120")
+    expect(acme).to_contain_text("50 %")
+    expect(page.get_by_role("row", name=re.compile("^umbrella"))).not_to_contain_text("noisy")
+
+    page.get_by_label("New weight of umbrella in mail").fill("3")
+    page.get_by_role("button", name="Set weight of umbrella in mail").click()
+    expect(acme).to_contain_text("25 %")
+    assert site.ask("GET", "/api/v1/queues/mail")["settings"]["weight"] == {"umbrella": 3.0}
+
+    page.get_by_role("button", name="Cancel all that waits of acme in mail").click()
+    expect(page.get_by_role("dialog")).to_contain_text("matches 120 tasks")
+    page.get_by_role("dialog").get_by_role("button", name="Cancel 120 tasks").click()
+    site.until(lambda: site.counts().get("cancelled") == 120, "the tasks of one tenant cancelled")
+    assert site.counts()["queued"] == 2
+
+    page = visitor.go("/tenants")
+    page.get_by_role("link", name="umbrella").click()
+    expect(page.get_by_role("row")).to_have_count(3)
+
+
 def test_a_search_is_an_address_that_can_be_shared(sqlite_site: Site, sqlite_visitor: Visitor) -> None:
     sqlite_site.submit_many(
         [{"task_type": "echo", "queue": "mail", "parameters": {"user": number}} for number in range(120)]

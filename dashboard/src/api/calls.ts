@@ -97,6 +97,8 @@ export const purgeQueue = (name: string) =>
 export const steerType = (name: string, how: "pause" | "resume") =>
   call(`POST /api/v1/task-types/{task_type}/${how}`, { path: { task_type: name } });
 
+export const listTenants = (signal?: AbortSignal) => call("GET /api/v1/tenants", {}, signal);
+
 export const steerCircuit = (type: string, how: "open" | "close") =>
   call(`POST /api/v1/task-types/{task_type}/circuit/${how}`, { path: { task_type: type } });
 

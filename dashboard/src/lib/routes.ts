@@ -4,6 +4,7 @@ export const PAGES = [
   { name: "tasks", path: "tasks", title: "Tasks", key: "t" },
   { name: "dead-letters", path: "dead-letters", title: "Dead letters", key: "d" },
   { name: "queues", path: "queues", title: "Queues", key: "q" },
+  { name: "tenants", path: "tenants", title: "Tenants", key: "e" },
   { name: "schedules", path: "schedules", title: "Schedules", key: "s" },
   { name: "workers", path: "workers", title: "Workers", key: "w" },
   { name: "quarantine", path: "quarantine", title: "Quarantine", key: "u" },

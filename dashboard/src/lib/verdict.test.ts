@@ -48,6 +48,9 @@ function standing(queue: Partial<QueueStanding> = {}, more: Partial<Standing> = 
     unserved_tasks: 0,
     unserved_kinds: 0,
     unserved: [],
+    fair_keys: 0,
+    waiting_by_key: {},
+    waiting_of_other_keys: 0,
     ...queue,
   };
   return {

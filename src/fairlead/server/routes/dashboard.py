@@ -133,6 +133,7 @@ PATHS: Final = (
     "/schedules/{id}",
     "/workers",
     "/workers/{id}",
+    "/tenants",
     "/quarantine",
     "/operations",
     "/operations/{id}",
