@@ -17,6 +17,7 @@ from fairlead.core.instant import SECOND
 from fairlead.core.lifecycle import decide
 from fairlead.core.retry import (
     Backoff,
+    Reject,
     Retry,
     RetryRule,
     RetryRules,
@@ -45,6 +46,13 @@ def after(rules: RetryRules, event: Event, *, retries: int = 0, max_retries: int
     status = decide(executing(spec=spec, retries=retries), event, NOW, rules=RULES)
     assert status is not None
     return status
+
+
+def test_what_handlers_raise_keeps_the_names_that_stored_rules_have() -> None:
+    assert [error_name(kind) for kind in (Retry, Reject)] == [
+        "fairlead.core.errors.Retry",
+        "fairlead.core.errors.Reject",
+    ]
 
 
 class TestWhichRule:

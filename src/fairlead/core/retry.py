@@ -225,6 +225,9 @@ class Retry(FairleadError):
     The time is seconds, or a timedelta.
     """
 
+    # Retry rules go by this name, and are kept with their tasks.
+    __module__ = "fairlead.core.errors"
+
     def __init__(
         self, message: str = "the handler asked for a retry", *, after: float | timedelta | None = None
     ) -> None:
@@ -248,6 +251,9 @@ class Snooze(FairleadError):
 
 class Reject(FairleadError):
     """Raised by a handler: trying again cannot help, so the task fails at once."""
+
+    # As of `Retry`.
+    __module__ = "fairlead.core.errors"
 
     def __init__(self, message: str = "the handler rejected the task") -> None:
         super().__init__(message)
