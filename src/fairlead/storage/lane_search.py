@@ -96,7 +96,7 @@ class NoFair:
         return {}
 
 
-class _Line:
+class LineFronts:
     """The lanes of one queue and priority."""
 
     def __init__(self, entries: Iterator[Entry], open_entry: Callable[[Entry], Front | None]) -> None:
@@ -133,7 +133,7 @@ class _Queue:
     """The lanes of one queue of a claim, and what it would serve next."""
 
     def __init__(
-        self, order: QueueOrder, lines: Mapping[Priority, _Line | FairLine[Front]], now: Instant, turn: int
+        self, order: QueueOrder, lines: Mapping[Priority, LineFronts | FairLine[Front]], now: Instant, turn: int
     ) -> None:
         self._tables = order.tables
         self._turns = order.turns
@@ -336,11 +336,11 @@ class LaneSearch:
             self._entered.add(name)
             if self._is_shut(name):
                 continue
-            plain = {priority: _Line(each, self._index.open) for priority, each in self._index.lines(name).items()}
-            lines: dict[Priority, _Line | FairLine[Front]] = {**plain}
+            plain = {priority: LineFronts(each, self._index.open) for priority, each in self._index.lines(name).items()}
+            lines: dict[Priority, LineFronts | FairLine[Front]] = {**plain}
             for priority, entries in self._fair.fair_lines(name).items():
-                others = plain.get(priority) or _Line(iter(()), self._index.open)
-                both = _Line(entries.by_age, self._index.open), _Line(entries.by_turn, self._index.open)
+                others = plain.get(priority) or LineFronts(iter(()), self._index.open)
+                both = LineFronts(entries.by_age, self._index.open), LineFronts(entries.by_turn, self._index.open)
                 line = FairLine(others, both, entries.turns, self._may_take)
                 lines[priority] = self._fair_lines[name, priority] = line
             self._queues[name] = _Queue(self._orders[name], lines, self._now, self._turn)

@@ -20,7 +20,7 @@ from tests.storage.lane_counts import Crowd, variants
 
 Result = TypeVar("Result")
 
-TIMES = {"claim(100)": 5.0, "submit(100)": 4.0, "submit(64)": 3.0, "settle(100)": 3.0}
+TIMES = {"claim(100)": 4.0, "submit(100)": 4.0, "submit(64)": 3.0, "settle(100)": 2.2}
 """How many times the steps of one lane an operation may take that writes in a hundred lanes what it wrote in one."""
 SINGLE = 2.0
 """How many times any other may."""

@@ -77,6 +77,7 @@ PLANS: dict[str, set[str]] = {
     "add.key_take": set(),
     "lanes.add": set(),
     "lanes.count": {"lane by its primary key"},
+    "lanes.count_rest": {"lane by its primary key"},
     "lanes.count_with_head": {"lane by its primary key"},
     "lanes.few": {"lane by lane_heads"},
     # No more than its limit.

@@ -22,6 +22,7 @@ from fairlead.storage.sqlite.lane_heads import FewLanes, LaneRow, ManyLanes, few
 from fairlead.storage.sqlite.lanes import LaneChanges, counts_of
 from fairlead.storage.sqlite.read import damage_of, unpack_spec, unpack_status
 from fairlead.storage.steps import claimed, host_time
+from fairlead.storage.turns import serve_in_turn
 from fairlead.storage.values import Claim
 
 _LANE_STATEMENTS: Final = 128
@@ -118,7 +119,7 @@ def _choose(
     )
     if fair is not None:
         index.first = fair.queues
-    places, reached = choose_fair(request, index, gate, fair)
+    places, reached = _in_turn(request, index, fair) or choose_fair(request, index, gate, fair)
     heads = index.correct()
     if index.strays:
         turns.mend_strays(connection)
@@ -127,6 +128,16 @@ def _choose(
     bodies = {number: body for number, *body in connection.execute(statement("claim.bodies"), (numbers,))}
     taken = [(*place[:4], *bodies[place[2]]) for place in places]
     return _Choice(taken, heads, frozenset(keyed), fair, reached)
+
+
+def _in_turn(
+    request: Claim, index: FewLanes | ManyLanes, fair: turns.FairLanes | None
+) -> tuple[list[Head], dict[tuple[str, Priority], LineTurns]] | None:
+    """What a claim takes of few lanes where age has no say; None where it may have, or where anything is limited."""
+    if fair is None or isinstance(index, ManyLanes) or index.keyed or request.limited or len(request.queues) != 1:
+        return None
+    queue = request.queues[0].queue
+    return serve_in_turn(request, index.lines(queue), index.open, fair.fair_lines(queue))
 
 
 def _store(connection: Connection, request: Claim, choice: _Choice) -> list[Task]:
@@ -164,8 +175,9 @@ def _store(connection: Connection, request: Claim, choice: _Choice) -> list[Task
     if met:
         raise Damaged(met)
     write_rows(connection, "change.status_set", updates)
-    # What is taken of a lane is its front.
-    connection.executemany(statement("claim.ready_take"), last.values())
+    # What is taken of a lane is its front; where that is one task of each, it is gone straight to.
+    alone = len(last) == len(tasks)
+    connection.executemany(statement("change.ready_remove" if alone else "claim.ready_take"), last.values())
     if choice.fair is not None:
         choice.fair.take(fair)
         given = turns.FairTurns(connection)

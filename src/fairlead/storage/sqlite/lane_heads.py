@@ -112,6 +112,11 @@ class FewLanes(_Lanes):
         self._gate = gate
         self._open = open_lane
 
+    @property
+    def keyed(self) -> bool:
+        """Whether any of them is of tasks with concurrency keys."""
+        return any(row.lane.keyed for row in self._rows)
+
     def lines(self, queue: str) -> Mapping[Priority, Iterator[Entry]]:
         lines: dict[Priority, list[Entry]] = {}
         for row in self._rows:
@@ -164,6 +169,8 @@ class ManyLanes(_Lanes):
         self._opened: dict[int, tuple[LaneRow, Front]] = {}
 
     def lines(self, queue: str) -> Mapping[Priority, Iterator[Entry]]:
+        if len(self._claim.queues) > self.few and (few := self._few_lines(queue)) is not None:
+            return few
         walks: dict[Priority, list[Iterator[Entry]]] = {}
         for kind in self._kinds("lanes.kind_next", queue):
             walks.setdefault(Priority(kind[1]), []).append(self._walk(queue, kind))
@@ -206,6 +213,20 @@ class ManyLanes(_Lanes):
         if corrected:
             execute(statement("lanes.head_set"), corrected)
         return heads
+
+    def _few_lines(self, queue: str) -> Mapping[Priority, Iterator[Entry]] | None:
+        """The lanes of a queue that has few, by one statement; None if it has many."""
+        found = self._connection.execute(statement("lanes.few"), (queue, self.few + 1)).fetchall()
+        if len(found) > self.few:
+            return None
+        lines: dict[Priority, list[Entry]] = {}
+        for row in map(row_of, found):
+            self.strays = self.strays or row.lane.fair
+            if not row.queued:
+                self._empty.append(row.number)
+            elif not row.lane.fair and self._claim.admits(row.lane):
+                lines.setdefault(row.lane.priority, []).append((*row.bound, row))
+        return {priority: iter(sorted(line, key=itemgetter(0, 1))) for priority, line in lines.items()}
 
     def _kinds(self, name: str, *queue: str) -> Iterator[_Kind]:
         """The kinds of lanes that the worker may take from."""

@@ -26,6 +26,9 @@ COUNTED: Final = tuple(State)
 _COLUMN: Final = {state: column for column, state in enumerate(COUNTED)}
 
 
+_QUEUED: Final = _COLUMN[QUEUED]
+
+
 class LaneChanges:
     """The lanes that one operation touches, and how their counts change."""
 
@@ -106,7 +109,12 @@ class LaneChanges:
         moved = {number: changes for number, changes in self._changes.items() if any(changes)}
         heads, unsure = self._moved_heads(moved)
         execute = self._connection.executemany
-        execute(statement("lanes.count"), [(*changes, lane) for lane, changes in moved.items() if lane not in heads])
+        counts = [(*changes, lane) for lane, changes in moved.items() if lane not in heads]
+        if counts and not any(row[_QUEUED] for row in counts):
+            # What is settled leaves the number of ready tasks as it is, and then no trigger need look.
+            execute(statement("lanes.count_rest"), [(*row[:_QUEUED], *row[_QUEUED + 1 :]) for row in counts])
+        else:
+            execute(statement("lanes.count"), counts)
         if heads:
             rows = [(*moved[lane], *(head or (None, "")), lane) for lane, head in heads.items()]
             execute(statement("lanes.count_with_head"), rows)

@@ -169,10 +169,19 @@ class FairLanes:
             lines = (connection.execute(statement("turns.lines"), (queue,)).fetchone() for queue in asked)
             self.any = any(line is not None for line in lines)
         """Whether fair tasks wait in any queue of the claim."""
+        self._fronts: dict[str, dict[Priority, tuple[LineTurns, list[tuple[PlainLane, PlainLane]]]]] = {}
         self.opened: dict[int, tuple[PlainLane, PlainLane]] = {}
         """The lanes that were looked at, by age and by turn."""
 
     def fair_lines(self, queue: str) -> Mapping[Priority, FairEntries]:
+        if queue not in self._fronts:
+            self._fronts[queue] = self._open(queue)
+        return {
+            priority: FairEntries(_entries(each[0] for each in fronts), _entries(each[1] for each in fronts), turns)
+            for priority, (turns, fronts) in self._fronts[queue].items()
+        }
+
+    def _open(self, queue: str) -> dict[Priority, tuple[LineTurns, list[tuple[PlainLane, PlainLane]]]]:
         lines = self._lines(queue)
         if not lines:
             return {}
@@ -181,17 +190,14 @@ class FairLanes:
         if _waiting_in(rows) != waiting:
             mend(self._connection, queue)
             rows, lines = _lanes_of(self._connection, queue), self._lines(queue)
-        by_priority: dict[Priority, list[tuple[PlainLane, PlainLane]]] = {priority: [] for priority in lines}
+        opened: dict[Priority, tuple[LineTurns, list[tuple[PlainLane, PlainLane]]]] = {}
         for row in rows:
             if row.queued and self._claim.admits(row.lane):
                 by_age, by_turn = (order(self._connection, row.number, row.lane) for order in (PlainLane, TurnLane))
                 self.opened[row.number] = by_age, by_turn
-                by_priority[row.lane.priority].append((by_age, by_turn))
-        return {
-            priority: FairEntries(_entries(each[0] for each in found), _entries(each[1] for each in found), line.turns)
-            for (priority, found), line in zip(by_priority.items(), lines.values(), strict=True)
-            if found
-        }
+                priority = row.lane.priority
+                opened.setdefault(priority, (lines[priority].turns, []))[1].append((by_age, by_turn))
+        return opened
 
     def take(self, tasks: Iterable[tuple[int, Task]]) -> None:
         """Take tasks of these lanes out of both orders, as they stand once they are claimed."""

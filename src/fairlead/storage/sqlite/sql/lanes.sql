@@ -100,6 +100,17 @@ SET scheduled = scheduled + ?,
     writes = writes + 1
 WHERE lane = ?
 
+-- name: lanes.count_rest
+-- Move a lane's counts, but for that of ready tasks. Parameters: one change per other state, in their order; lane.
+UPDATE lane
+SET scheduled = scheduled + ?,
+    executing = executing + ?,
+    completed = completed + ?,
+    failed = failed + ?,
+    dead_letter = dead_letter + ?,
+    cancelled = cancelled + ?
+WHERE lane = ?
+
 -- name: lanes.count_with_head
 -- Move a lane's counts, and say what its head is.
 -- Parameters: one change per state, in the order of State; ready_at and id of the head; lane.
