@@ -39,6 +39,7 @@ CLAIMED: Final = (
 )
 """What `claimed_tasks` reads: all but what a claim has just written and its caller knows."""
 
+_WIDTH: Final = COLUMNS.count(",") + 1
 _PACKED: Final = {"spec": 0, "rest": 1, "progress": 13}
 """Where in a row of `COLUMNS` that is which is packed, by the part that is kept of it."""
 _COLUMNS: Final = "columns"
@@ -126,6 +127,8 @@ def _damage_of(row: Row, error: Exception) -> Damage:
 def revived(quarantined: Quarantined) -> Task:
     """The task that was set aside; raises one of `UNDECODABLE`."""
     row: list[Any] = msgspec.msgpack.decode(quarantined.parts[_COLUMNS], type=list)
+    while len(row) < _WIDTH:
+        row.insert(-1, None)  # Set aside by an earlier version: columns of later ones come before the id.
     for name, at in _PACKED.items():
         row[at] = quarantined.parts.get(name)
     return _task_of(tuple(row))
