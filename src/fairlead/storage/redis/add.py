@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from fairlead.core.errors import InvalidTask
 from fairlead.core.identity import PLACE, TaskId, slot_of_id
 from fairlead.core.instant import Instant
-from fairlead.core.task import QUEUED, After, State, Status, Task
+from fairlead.core.task import QUEUED, After, Fair, State, Status, Task
 from fairlead.storage.redis import scripts
 from fairlead.storage.redis.client.calls import Call, Client
 from fairlead.storage.redis.client.resp import Reply, Word
@@ -24,7 +24,7 @@ _Entry: TypeAlias = tuple[int, Task, Kind, bytes]
 
 _HOW: Final = {(False, False): "", (True, False): "k", (False, True): "f"}
 """What is special about the tasks of a kind, by whether they have concurrency keys and whether they take turns."""
-_TURN: Final = Status.__struct_fields__.index("turn")
+_BEHIND_TURN: Final = Status.__struct_fields__[Status.__struct_fields__.index("turn") + 1 :]
 
 _ADDED: Final = Added()
 _KNOWN: Final = Known()
@@ -56,7 +56,8 @@ class Adder:
         receipts: list[Receipt] = [_ADDED] * len(tasks)
         left: Sequence[int] = range(len(tasks))
         if not bounds and _are_ready(tasks):
-            left = await (self._add_one(tasks[0]) if len(tasks) == 1 else self._add_ready(tasks))
+            alone = len(tasks) == 1 and tasks[0].spec.fair is None
+            left = await (self._add_one(tasks[0]) if alone else self._add_ready(tasks))
             if not left:
                 return receipts
         entries: list[_Entry] = []
@@ -87,25 +88,24 @@ class Adder:
 
     async def _add_ready(self, tasks: Sequence[Task]) -> Sequence[int]:
         """Add tasks that are ready; the places of those with which it is not as simple as that."""
-        by_slot: dict[int, list[_Entry]] = {}
+        parts: dict[tuple[int, bool], list[_Entry]] = {}
         if not tasks:
             return ()
         kind = self._kind(tasks[0])
-        part = by_slot[kind.slot] = []
+        part = parts[kind.slot, kind.fair] = []
         alike: tuple[object, ...] = ()
         for at, task in enumerate(tasks):
             spec = task.spec
-            what = (spec.queue, spec.type, spec.requires)
+            what = (spec.queue, spec.type, spec.requires, spec.fair is None)
             # What is submitted together is mostly alike.
             if what != alike or spec.id[PLACE] != kind.place:
                 kind, alike = self._kind(task), what
-                part = by_slot.setdefault(kind.slot, [])
+                part = parts.setdefault((kind.slot, kind.fair), [])
             part.append((at, task, kind, task_value(task, kind)))
-        chunks = [chunk for part in by_slot.values() for chunk in cut(part, _size)]
-        await self._registry.register(by_slot.keys())
-        replies = await self._client.run(
-            [_ready_call(chunk) for chunk in chunks], repeatable=True, replicas=self._replicas
-        )
+        chunks = [chunk for part in parts.values() for chunk in cut(part, _size)]
+        await self._registry.register({slot for slot, _ in parts})
+        calls = [_fair_call(chunk) if chunk[0][2].fair else _ready_call(chunk) for chunk in chunks]
+        replies = await self._client.run(calls, repeatable=True, replicas=self._replicas)
         return [entry[0] for chunk, done in zip(chunks, replies, strict=True) if not done for entry in chunk]
 
     async def _store(
@@ -164,7 +164,7 @@ def _are_ready(tasks: Sequence[Task]) -> bool:
             or status.alarm is not None
             or spec.idempotency_key is not None
             or spec.concurrency_key is not None
-            or spec.fair is not None
+            or (spec.fair is not None and (status.turn != 0 or not spec.takes_turns))
             or spec.after is not None
         ):
             return False
@@ -191,6 +191,36 @@ def _ready_call(chunk: Sequence[_Entry]) -> Call:
     for words in by_lane.values():
         lanes += words
     return Call(chunk[0][2].base, lanes + stored, scripts.ADD_READY, size=sum(map(_size, chunk)))
+
+
+def _fair_call(chunk: Sequence[_Entry]) -> Call:
+    """The call that adds ready tasks of one slot that take turns, in the order in which they came."""
+    numbers: dict[str, int] = {}
+    lanes: list[Word] = []
+    words: list[Word] = []
+    counts: list[int] = []
+    for _, task, kind, value in chunk:
+        spec, status = task.spec, task.status
+        lane = kind.lanes[status.priority]
+        number = numbers.get(lane)
+        if number is None:
+            number = numbers[lane] = len(numbers) + 1
+            lanes += (lane, kind.queue, kind.descriptor, 0)
+            counts.append(0)
+        counts[number - 1] += 1
+        head, tail = _around_turn(value, status)
+        fair = spec.fair or Fair("")
+        words += (number, status.ready_at, bytes.fromhex(spec.id), fair.key, fair.step, head, tail)
+    lanes[3::4] = counts
+    base = chunk[0][2].base
+    return Call(base, [len(numbers), len(chunk), *lanes, *words], scripts.ADD_FAIR, size=sum(map(_size, chunk)))
+
+
+def _around_turn(value: bytes, status: Status) -> tuple[bytes, bytes]:
+    """A task's value up to its turn, and what is behind that."""
+    tail = b"".join([encode(getattr(status, name)) for name in _BEHIND_TURN])
+    length = len(encode(status.turn)) if status.turn else 1
+    return value[: len(value) - len(tail) - length], tail
 
 
 def _turns(entries: Sequence[_Entry]) -> list[list[_Entry]]:
@@ -249,10 +279,8 @@ def _add_call(
             value,
         )
         if kind.fair:
-            # The turn is put between them.
-            tail = b"".join(map(encode, astuple(status)[_TURN + 1 :]))
-            end = len(value) - len(tail)
-            words[-1:] = (value[: end - len(encode(status.turn))], status.turn, tail)
+            head, tail = _around_turn(value, status)
+            words[-1:] = (head, status.turn, tail)
     return Call(base, words, scripts.ADD, size=sum(map(_size, chunk)))
 
 

@@ -46,7 +46,7 @@ views and their logs, and what is kept of rates. These keys are of no slot:
 The value of a task is a msgpack array [where the status starts, kind, idempotency key or nil, spec, status], so that
 Lua can find and replace the status without a look at the spec. With a concurrency key, the third is an array of the
 idempotency key, or '', and the concurrency key. The id is in the key's name and not repeated in the spec; in its place,
-a fair task has the step of its turns, a space and its fair key.
+a fair task has the step of its turns, '' for that of weight 1, a space and its fair key.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import force_setattr
 
 from fairlead.core.errors import StoreMismatch
 from fairlead.core.health.quarantine import Quarantined, fault_of
 from fairlead.core.identity import TaskId, place_of, slot_of
 from fairlead.core.instant import Instant
-from fairlead.core.queues.fairness import LineTurns
+from fairlead.core.queues.fairness import STEP, LineTurns
 from fairlead.core.task import Fair, Lane, Priority, Spec, State, Status, Task
 from fairlead.storage.quarantine import UNDECODABLE, Damage
 
@@ -257,6 +257,7 @@ _START: Final = b"\x95\xce"
 _VALUE: Final = "value"
 """What is kept of a task that is set aside: all of it is one value."""
 
+_BEHIND_FAIR: Final = Spec.__struct_fields__[Spec.__struct_fields__.index("fair") + 1 :]
 _NOTHING: Final = b"\xc0"
 _EMPTY_TEXT: Final = b"\xa0"
 
@@ -276,8 +277,10 @@ def task_value(task: Task, kind: Kind) -> bytes:
     """A task's value."""
     spec, place = encode(task.spec), _EMPTY_TEXT
     if kind.fair and task.spec.fair is not None:
-        place = encode(f"{task.spec.fair.step} {task.spec.fair.key}")
-        spec = encode(replace(task.spec, fair=None))
+        step = task.spec.fair.step
+        place = encode(f"{'' if step == STEP else step} {task.spec.fair.key}")
+        behind = b"".join([encode(getattr(task.spec, name)) for name in _BEHIND_FAIR])
+        spec = spec[: len(spec) - len(behind) - len(encode(task.spec.fair))] + _NOTHING + behind
     key = task.spec.idempotency_key
     concurrency_key = task.spec.concurrency_key
     if concurrency_key is not None:
@@ -349,12 +352,18 @@ def kind_in(value: bytes) -> bytes:
     return value[_KIND]
 
 
+@functools.lru_cache(maxsize=1024)
+def _fair_in(place: str) -> Fair:
+    """Whose turns a task takes, by what its spec has in place of an id."""
+    step, _, key = place.partition(" ")
+    return Fair(key, int(step) if step else STEP)
+
+
 def task_of(task_id: TaskId, value: bytes) -> Task:
     """The task of this id with this value."""
     stored = _decode(value)
     # The struct was made a line above and no one else has seen it: setting its id is still part of making it.
     if stored.spec.id:
-        step, _, key = stored.spec.id.partition(" ")
-        force_setattr(stored.spec, "fair", Fair(key, int(step)))
+        force_setattr(stored.spec, "fair", _fair_in(stored.spec.id))
     force_setattr(stored.spec, "id", task_id)
     return Task(stored.spec, stored.status)

@@ -82,7 +82,7 @@ def _writers(*, notes: bool) -> Writers:
         return _script(name, *before, drains=True, notes=notes, file=file)
 
     return Writers(
-        claim=writer("claim", *_TASKS, "selection", "held", "lane_alone", "lanes", "turns"),
+        claim=writer("claim", *_TASKS, "selection", "held", "lane_alone", "fair", "fair_alone", "lanes", "turns"),
         claim_crowded=writer("claim_crowded", *_TASKS, "selection", "held", "lanes", "turns", "views", file="claim"),
         take=writer("take", *_INDEXES),
         apply=writer("apply", *_INDEXES, "keyed", "fair", "lost", "pending"),
@@ -101,6 +101,7 @@ NOTING: Final = _writers(notes=True)
 ADD: Final = _script("add", "sizes", "clock", "order", "basics", "listings", "keyed", "fair", "holders", "pending")
 HOLDER: Final = _script("holder", "sizes", "clock", "holders", flag="no-writes")
 ADD_READY: Final = _script("add_ready", "sizes", "order", "basics", "listings")
+ADD_FAIR: Final = _script("add_fair", "sizes", "order", "basics", "listings", "fair")
 ADD_ONE: Final = _script("add_one", "sizes", "order")
 LOOK: Final = _script("look", *_TASKS, "keyed", "fair", "limits", drains=True)
 EXTEND: Final = _script("extend", *_INDEXES, drains=True)

@@ -246,7 +246,7 @@ class ServiceByTurnClauses:
         rounds = iter(range(1_000_000))
 
         async def check(story: FairStory) -> None:
-            await _live(store, story, f".{next(rounds)}")
+            await live_through(store, story, f".{next(rounds)}")
 
         await for_examples(fair_stories(), check, self.settings)
 
@@ -313,7 +313,7 @@ def _moved(task: Task, queue: str) -> Task:
     return Task(replace(task.spec, queue=queue, id=task_id), task.status)
 
 
-async def _live(store: SharingStore, story: FairStory, suffix: str) -> None:
+async def live_through(store: SharingStore, story: FairStory, suffix: str) -> None:
     """Go through a story, in queues of its own, and hold every turn and every claim to the reference."""
     book, dues = ExpectedTurns(), dict[tuple[str, str], int]()
     order: list[TaskId] = []

@@ -152,21 +152,26 @@ local function take_turn(task)
   if not from and not to then
     return
   end
-  local key, step = fair_in(task.value)
+  local is_known, key, step = pcall(fair_in, task.value)
+  if not is_known then
+    key = from and lost_fair_key(where, queue, from, task.id)
+  end
   local turn
   if to and from == to then
     turn = tonumber(call('zscore', where .. 'x' .. lane_of(task.kind, to), task.id) or nil)
   end
-  if to and not turn then
+  if to and not turn and key then
     turn = join(fair_line(where, queue, to), key, step, turn_in(task.value, status.rest))
     put(adds, where .. 'x' .. lane_of(task.kind, to), text_of(turn), task.id)
   end
-  if to then
+  if turn then
     task.value = with_turn(task.value, status.rest, turn)
   end
   if from and from ~= to then
     put(removals, where .. 'x' .. lane_of(task.kind, from), task.id)
-    leave(fair_line(where, queue, from), key)
+    if key then
+      leave(fair_line(where, queue, from), key)
+    end
   end
 end
 
@@ -201,7 +206,7 @@ for _, id in ipairs(order) do
     local where = task.base
     index(where, id, task.kind, task.was, task.status)
     if is_fair(stored_kind(where, task.kind).descriptor) then
-      pcall(take_turn, task) -- what is set aside may not say whose turns it takes
+      take_turn(task)
     end
     if task.concurrency_key then
       move(where, stored_kind(where, task.kind).queue, task.kind, task.concurrency_key, id, task.was, task.status)

@@ -88,13 +88,12 @@ end
 
 -- Take a fair task, of whose lane this is the head in one of the line's orders, and hold it; one that waits no more, as far
 -- as its value says, goes out of the lanes.
-local function take_fair(line, lane, value, after, lease_end, alarm)
+local function take_fair(line, lane, key, after, lease_end, alarm)
   local id = lane.id
   line.gone[id] = true
   local ids = line.taken[lane.name] or {}
   ids[#ids + 1], line.taken[lane.name] = id, ids
-  local has_key, key = pcall(fair_in, value or '')
-  if has_key then
+  if key then
     leave(line.turns, key)
   end
   if after then
@@ -145,11 +144,16 @@ while number < limit do
   elseif not line.turns and is_shut(limits, lane.type, now) then
     step(line, true)
   else
-    local value = call('get', limits.base .. 't' .. id)
+    local value, named
+    if fair then
+      value, named = fair_value(line, lane)
+    else
+      value = call('get', limits.base .. 't' .. id)
+    end
     local after, lease_end, alarm
     if value and not (fair and not is_queued(value, line.priority)) then
       after, lease_end, alarm = leased_value(value, now, till, grace, worker, token)
-      if not after or lane.keyed and not key_in(value) or fair and not pcall(fair_in, value) then
+      if not after or lane.keyed and not key_in(value) or fair and not named then
         answer[#answer + 1], answer[#answer + 2] = id .. '!', value
         break
       end
@@ -163,7 +167,7 @@ while number < limit do
         serve_turn(line, lane, heap)
       end
       if fair then
-        take_fair(line, lane, value, after, lease_end, alarm)
+        take_fair(line, lane, named, after, lease_end, alarm)
       else
         take(lane, key, after, lease_end, alarm)
       end

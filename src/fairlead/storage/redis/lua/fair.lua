@@ -3,7 +3,8 @@
 --
 -- Such a task is in its lane by its age like any other that is queued, and besides by its turn. Of each line, that is a
 -- queue's priority, a hash tells how far its turns have come and what its keys were given last; it goes with the last fair
--- task that waits there. In a task's value the key and the step are where the spec has its id, as '<step> <key>'.
+-- task that waits there. In a task's value the key and the step are where the spec has its id, as '<step> <key>', or
+-- ' <key>' where the step is that of weight 1.
 
 local STEP = 5040
 local LINE = 'l' -- the field of what is known of the line; those of keys begin with a k
@@ -104,11 +105,11 @@ local function fair_in(value, spec)
   local _, text = cmsgpack.unpack_limit(value, 1, spec + 3)
   local found = known_fair[text]
   if not found then
-    local step, key = string.match(text, '^(%d+) (.*)$')
-    found = { step = tonumber(step), key = key }
-    if not found.step then
+    local step, key = string.match(text, '^(%d*) (.*)$')
+    if not step then
       error('this is no fair task')
     end
+    found = { step = tonumber(step) or STEP, key = key }
     known_fair[text] = found
   end
   return found.key, found.step

@@ -6,11 +6,37 @@
 
 local FAIR_KIND = '\149' -- as much of a fair kind's descriptor as is looked at
 
+local READ = 16 -- values per call
+
+-- The value of a lane's head, of fair tasks, and its fair key, if it can be read: read beside those behind it, with what is
+-- known of their keys.
+local function fair_value(line, lane)
+  local id = lane.id
+  if line.values[id] == nil then
+    local found, names, keys = {}, {}, {}
+    for at = lane.at, math.min(lane.at + 2 * READ - 2, #lane.heads - 1, lane.at + 2 * (limit - 1)), 2 do
+      if line.values[lane.heads[at]] == nil then
+        found[#found + 1], names[#names + 1] = lane.heads[at], line.queue.base .. 't' .. lane.heads[at]
+      end
+    end
+    for at, value in ipairs(call('mget', unpack(names))) do
+      local has_key, key = pcall(fair_in, value or '')
+      line.values[found[at]], line.named[found[at]] = value, has_key and key
+      if has_key then
+        keys[#keys + 1] = key
+      end
+    end
+    read_fair_keys(line.turns, keys)
+  end
+  return line.values[id], line.named[id]
+end
+
 -- Have a line for the lanes of fair tasks, too.
 local function make_fair(line)
   if not line.turns then
     line.turns = fair_line(line.queue.base, line.queue.name, line.priority)
     line.by_age, line.by_turn, line.gone, line.taken, line.moved = {}, {}, {}, {}, {}
+    line.values, line.named = {}, {}
   end
 end
 

@@ -99,6 +99,9 @@ local function is_closed(limits, now)
 end
 
 local function is_shut(limits, task_type, now)
+  if not limits.types[task_type] and not limits.whole[1] and not limits.whole[2] then
+    return false
+  end
   for _, found in ipairs(wide(limits, task_type)) do
     if opens_at(found, now) > now then
       return true
@@ -115,8 +118,10 @@ end
 
 -- Count a task that is taken; without a key, `key` is nil.
 local function count_start(limits, task_type, key, now)
-  for _, found in ipairs(wide(limits, task_type)) do
-    start(found, now)
+  if limits.types[task_type] or limits.whole[1] or limits.whole[2] then
+    for _, found in ipairs(wide(limits, task_type)) do
+      start(found, now)
+    end
   end
   if key then
     start(of_key(limits, key), now)

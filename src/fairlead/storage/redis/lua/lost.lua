@@ -98,6 +98,34 @@ local function lost_key(base, id, code, lane, queue)
   return nil
 end
 
+-- The fair key of a task that waits in a line.
+local function lost_fair_key(base, queue, priority, id)
+  local counts, stored, ready = {}, call('hgetall', fair_line(base, queue, priority).name), call('hgetall', base .. 'q' .. queue)
+  for entry = 1, #stored, 2 do
+    if stored[entry] ~= LINE then
+      local _, waiting = number_in('>I7I5', stored[entry + 1])
+      counts[string.sub(stored[entry], 2)] = waiting
+    end
+  end
+  for entry = 1, #ready, 2 do
+    local lane = ready[entry]
+    local is_of_line = is_fair(ready[entry + 1]) and tonumber(string.sub(lane, 9)) == priority
+    for _, beside in ipairs(is_of_line and call('zrange', base .. 'l' .. lane, 0, -1) or {}) do
+      local value = beside ~= id and call('get', base .. 't' .. beside)
+      local is_known, key = pcall(fair_in, value or '')
+      if is_known and counts[key] then
+        counts[key] = counts[key] - 1
+      end
+    end
+  end
+  for key, left in pairs(counts) do
+    if left > 0 then
+      return key
+    end
+  end
+  return nil
+end
+
 -- The head of a value, as far as it can be read: its kind if there are tasks of it, its idempotency key and its
 -- concurrency key.
 local function head_of(base, value)
