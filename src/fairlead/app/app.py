@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from fairlead.app.connection import Connection, Link, completed, connect
 from fairlead.app.cron import CronDecorator, ScheduleOptions, schedule_of
@@ -17,9 +17,10 @@ from fairlead.app.task_type import CoroutineTask, FunctionTask, Options, TaskDef
 from fairlead.core.circuit import CircuitSettings, check_circuit
 from fairlead.core.errors import InvalidSchedule, InvalidSettings, ScheduleExists, StoreRefused
 from fairlead.core.identity import WorkerId, names_of
+from fairlead.core.queues.shares import shares_of
 from fairlead.core.settings import Settings
 from fairlead.core.submission import DEFAULT_QUEUE, check_parameters
-from fairlead.core.validation import Duration, bad_setting, check_type, shown
+from fairlead.core.validation import Duration, bad_setting, check_type, several_of, shown
 from fairlead.engine.events.types import Observer, Watcher
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.credentials import Credentials
@@ -218,9 +219,16 @@ class Fairlead(Producer):
         capabilities: Iterable[str] = (),
         settings: WorkerSettings | None = None,
         keeper_process: bool = True,
+        share: Literal["rank", "all", "strict"] | None = None,
     ) -> Worker:
-        """A worker for this app's task types, to be run on the running event loop."""
-        queues, capabilities = names_of("queues", queues), names_of("capabilities", capabilities)
+        """A worker for this app's task types, to be run on the running event loop.
+
+        Queues with weights, such as `["web=3", "bulk"]`, share a worker that opens the store itself: it takes of them
+        by weight, among tasks of the same rank or, with the share `all`, before priority. With `strict` a later one
+        has what those before it leave.
+        """
+        names, shares = shares_of(several_of("queues", queues, "write a list of names, such as ['mail']"), share)
+        queues, capabilities = names_of("queues", names), names_of("capabilities", capabilities)
         if not queues:
             raise InvalidSettings("queues is empty, so the worker would claim nothing; name at least one")
         if settings is not None:
@@ -231,6 +239,11 @@ class Fairlead(Producer):
         keeper_process = keeper_process and sys.platform != "win32"
         source: Source
         if not isinstance(self._connection, Connection):
+            if shares is not None:
+                raise InvalidSettings(
+                    f"queues cannot share a worker over {self.store}, which claims for it; leave weights and share "
+                    f"out, or give the worker the store's own URL"
+                )
             slots = WorkerSlots(self.handlers, (settings or WorkerSettings()).capacities).counts
             remote = await self._connection.source(queues, capabilities, self.handlers.types, slots=slots)
             identity, source = remote.worker, remote
@@ -243,7 +256,8 @@ class Fairlead(Producer):
             await engine.schedules.declare(self._declared_schedules.values())
             await engine.circuits.declare(self._declared_circuits)
             await self._publish(engine, identity)
-            source = EngineSource(engine, identity, list(queues), frozenset(capabilities), self.handlers.types)
+            types = self.handlers.types
+            source = EngineSource(engine, identity, list(queues), frozenset(capabilities), types, shares)
             keeper = self._connection.keeper(process=keeper_process)
         log.info("this is worker %s", identity)
         return Worker(source, self.handlers, keeper, settings, metrics=self.metrics)
@@ -257,6 +271,7 @@ class Fairlead(Producer):
         keeper_process: bool = True,
         metrics_host: str = "127.0.0.1",
         metrics_port: int | None = None,
+        share: Literal["rank", "all", "strict"] | None = None,
     ) -> None:
         """Work until the process is asked to leave by SIGTERM or Ctrl-C, or for as long as the settings say.
 
@@ -266,7 +281,11 @@ class Fairlead(Producer):
 
         async def prepare() -> list[Service]:
             worker = await self.worker(
-                queues=queues, capabilities=capabilities, settings=settings, keeper_process=keeper_process
+                queues=queues,
+                capabilities=capabilities,
+                settings=settings,
+                keeper_process=keeper_process,
+                share=share,
             )
             return [await self.exposed(worker, metrics_host, metrics_port)]
 

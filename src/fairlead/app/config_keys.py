@@ -46,6 +46,7 @@ Policy: TypeAlias = Annotated[
     Literal["promote", "strict", "head_start", "weighted"], Remedy("promote, strict, head_start or weighted")
 ]
 SharedAt: TypeAlias = Annotated[Literal["critical", "all"], Remedy("critical or all")]
+ShareAmong: TypeAlias = Annotated[Literal["rank", "all", "strict"], Remedy("rank, all or strict")]
 Format: TypeAlias = Annotated[Literal["auto", "text", "json"], Remedy("auto, text or json")]
 Level: TypeAlias = Annotated[Literal["debug", "info", "warning", "error"], Remedy("debug, info, warning or error")]
 
@@ -68,7 +69,14 @@ class Keys(Struct, frozen=True, kw_only=True):
     log_level: Annotated[Level, "The least severe messages that are logged"] = "info"
     log_format: Annotated[Format, "How messages are written: text, json, or auto: json but on a terminal"] = "auto"
 
-    queues: Annotated[Names, "Queues that a worker serves"] = ("default",)
+    queues: Annotated[Names, "Queues that a worker serves; with weights, such as web=3,bulk=1, they share it"] = (
+        "default",
+    )
+    share: Annotated[
+        ShareAmong | None,
+        "Where a worker's queues share it: rank, among equally urgent tasks; all, before priority; strict, not at all: "
+        "a later one has what is left; none: the oldest of the most urgent tasks over all of them",
+    ] = None
     capabilities: Annotated[Names, "What a worker can do; tasks that require more are left to others"] = ()
     concurrency: Annotated[Count, "Tasks of `async def` handlers that one worker process runs at once"] = 100
     thread_concurrency: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
@@ -16,6 +17,7 @@ from fairlead.core.events import Expired, HandedBack, Returned
 from fairlead.core.identity import TaskId, WorkerId, registered_token, registration_of
 from fairlead.core.instant import SECOND
 from fairlead.core.queues.order import passed_after, share_of
+from fairlead.core.queues.shares import Passes, WorkerShares, moved
 from fairlead.core.task import Task
 from fairlead.core.transitions import is_late
 from fairlead.engine.changes import TaskChanges, changed
@@ -45,6 +47,8 @@ class ClaimRequest(Struct, frozen=True):
     """The only tenant whose tasks it may see; None for any."""
     registration: str = ""
     """The registration that the leases are to name."""
+    shares: WorkerShares | None = None
+    """How its queues share it; None if it takes the best over all of them."""
 
 
 class Claims:
@@ -59,6 +63,7 @@ class Claims:
         self._breakers = task_changes.breakers
         self._chance = chance
         self._ids = ids
+        self._shares = Passes()
         self._passed: dict[str, int] = {}
         """By queue, how often others were served since a promoted task was."""
         self._reported: set[TaskId] = set()
@@ -87,7 +92,7 @@ class Claims:
         tasks = await take(claim)
         if any(map(_is_late, tasks)):
             tasks = await self._in_time(take, claim, tasks)
-        self._count_turns(claim, tasks)
+        self._count_turns(wish, claim, tasks)
         self._task_changes.tell_started(tasks, claim)
         await self._task_changes.finish()
         return tasks
@@ -162,7 +167,7 @@ class Claims:
                 if tasks and any(map(_is_late, tasks)):
                     tasks = await self._spare(tasks) or None
                 if tasks:
-                    self._count_turns(claim, tasks)
+                    self._count_turns(wish, claim, tasks)
                     # What this tells is published with the next operation's: cancelled here, it would lose the tasks.
                     self._task_changes.tell_started(tasks, claim)
                 return tasks
@@ -230,13 +235,14 @@ class Claims:
         """The claim of those of the queues that are not paused: of none, if the worker is."""
         queue_cache = self._queue_cache
         queues = () if wish.worker in queue_cache.paused_workers else wish.queues
+        orders = tuple(
+            self._order_of(queue, wish.limit)
+            for queue in queues
+            if queue not in queue_cache.paused
+            and (wish.tenant is None or queue_cache.tenants.get(queue) == wish.tenant)
+        )
         return Claim(
-            queues=tuple(
-                self._order_of(queue, wish.limit)
-                for queue in queues
-                if queue not in queue_cache.paused
-                and (wish.tenant is None or queue_cache.tenants.get(queue) == wish.tenant)
-            ),
+            queues=orders if wish.shares is None else self._shared(orders, wish.shares),
             worker=wish.worker,
             token=registered_token(self._ids.token(), wish.registration),
             now=self._clock.given(),
@@ -258,8 +264,19 @@ class Claims:
             self.passed_of(queue),
         )
 
-    def _count_turns(self, claim: Claim, tasks: Sequence[Task]) -> None:
+    def _shared(self, orders: Sequence[QueueOrder], shares: WorkerShares) -> tuple[QueueOrder, ...]:
+        """The queues of a claim, of which the one that has had the least for its weight comes first."""
+        names = self._shares.order([order.queue for order in orders], shares)
+        at = {queue: place for place, queue in enumerate(names)}
+        return tuple(
+            replace(order, tables=moved(order.tables, at[order.queue], len(orders), shares.among)) for order in orders
+        )
+
+    def _count_turns(self, wish: ClaimRequest, claim: Claim, tasks: Sequence[Task]) -> None:
         """Remember whose turn it is next: over claims, since most claims of a worker that is nearly full are of one."""
+        if wish.shares is not None:
+            queues = [order.queue for order in claim.queues]
+            self._shares.served(queues, wish.shares, Counter(task.spec.queue for task in tasks))
         for order in claim.queues:
             if order.share is None:
                 continue

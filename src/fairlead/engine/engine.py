@@ -14,6 +14,7 @@ from fairlead.core.health.clock_watch import ClockReading
 from fairlead.core.health.quarantine import Quarantined
 from fairlead.core.identity import TaskId, WorkerId
 from fairlead.core.instant import AT_ONCE, Instant, Span
+from fairlead.core.queues.shares import WorkerShares
 from fairlead.core.settings import Settings
 from fairlead.core.submission import Submission
 from fairlead.core.task import Priority, State, Task
@@ -233,15 +234,18 @@ class Engine:
         types: Collection[str] | None = None,
         tenant: str | None = None,
         registration: str = "",
+        shares: WorkerShares | None = None,
     ) -> Coroutine[Any, Any, list[Task]]:
         """The best ready tasks for a worker, now executing under leases of their own.
 
         What is paused is left out, and a worker that is paused gets nothing; of a type that keeps failing, a few are
         taken as probes when its circuit says so. For a worker of one tenant only queues that are bound to it are looked
         at; a task of another's that is found there waits again as if it had never been taken. The leases name the
-        `registration` of the worker, if one is given.
+        `registration` of the worker, if one is given. `shares` says how the queues share the worker, if they do.
         """
-        return self._claims.claim(ClaimRequest(worker, queues, limit, capabilities, types, tenant, registration))
+        return self._claims.claim(
+            ClaimRequest(worker, queues, limit, capabilities, types, tenant, registration, shares)
+        )
 
     def wait(
         self,
@@ -252,13 +256,14 @@ class Engine:
         limit: int,
         capabilities: Collection[str] = (),
         types: Collection[str] | None = None,
+        shares: WorkerShares | None = None,
     ) -> Coroutine[Any, Any, list[Task] | None]:
         """Sleep until there may be work, and claim it at once if the store can; None if it is yet to be claimed.
 
         Cancelled after it has claimed tasks, this returns them; if the store does not say whether it has, it raises
         StoreUnavailable.
         """
-        return self._claims.wait(ClaimRequest(worker, queues, limit, capabilities, types), timeout)
+        return self._claims.wait(ClaimRequest(worker, queues, limit, capabilities, types, shares=shares), timeout)
 
     async def heartbeat(self, beats: Sequence[Beat]) -> list[Pulse]:
         """Renew leases and report progress; the answer says which are lost and which should stop."""

@@ -18,6 +18,7 @@ from fairlead.admin.sweeper import Sweeper
 from fairlead.core.errors import LeaseLost, StoreError, StoreReadOnly, WorkerNotFound
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import SECOND
+from fairlead.core.queues.shares import WorkerShares
 from fairlead.core.task import State, Task
 from fairlead.engine.engine import Settlement
 from fairlead.engine.runtime.telemetry import Logger
@@ -96,10 +97,13 @@ class EngineSource:
         queues: Sequence[str],
         capabilities: Collection[str],
         types: Collection[str],
+        shares: WorkerShares | None = None,
     ) -> None:
+        """`shares` says how the queues share the worker, if they do."""
         self._engine = engine
         self._worker = worker
         self._queues = queues
+        self._shares = shares
         self._capabilities = frozenset(capabilities)
         self._types = frozenset(types)
 
@@ -116,7 +120,12 @@ class EngineSource:
         self._freed.clear()
         wanted = self._types if types is None else types
         tasks = await self._engine.claim(
-            self._worker, self._queues, limit=limit, capabilities=self._capabilities, types=wanted
+            self._worker,
+            self._queues,
+            limit=limit,
+            capabilities=self._capabilities,
+            types=wanted,
+            shares=self._shares,
         )
         self._limited = self._limited or self._hold_back(tasks)
         return tasks
@@ -138,7 +147,13 @@ class EngineSource:
     async def wait(self, limit: int, timeout: float) -> list[Task] | None:
         if not self._limited:
             return await self._engine.wait(
-                self._worker, self._queues, timeout, limit=limit, capabilities=self._capabilities, types=self._types
+                self._worker,
+                self._queues,
+                timeout,
+                limit=limit,
+                capabilities=self._capabilities,
+                types=self._types,
+                shares=self._shares,
             )
         # No bell rings for a place that is free again: who has freed it looks who was waiting for it.
         ring = self._engine.queue_cache.wait(self._queues, timeout, self._worker)

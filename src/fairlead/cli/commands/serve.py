@@ -244,6 +244,7 @@ async def _worker(app: Fairlead, configuration: Configuration) -> Service:
         settings=worker_settings(configuration),
         # The built-in handlers never hold the interpreter for long, so a thread can send their heartbeats.
         keeper_process=False,
+        share=configuration.share,
     )
     return await app.exposed(worker, configuration.metrics_host, configuration.metrics_port)
 

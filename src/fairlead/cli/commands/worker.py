@@ -173,6 +173,7 @@ def _work(app: Fairlead, settings: WorkerSettings, configuration: Configuration,
             capabilities=configuration.capabilities,
             settings=settings,
             keeper_process=configuration.keeper,
+            share=configuration.share,
         )
         return [await app.exposed(worker, configuration.metrics_host, metrics_port)]
 
