@@ -329,7 +329,8 @@ async def test_a_result_that_nobody_makes_is_not_waited_for_for_ever() -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
-async def test_a_handler_that_blocks_the_loop_fails_its_test_with_its_place() -> None:
+async def test_a_handler_that_blocks_the_loop_fails_its_test_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead.app.testing._LEAST_BLOCKED", 1.0)
     app = an_app()
     never = threading.Event()
 
@@ -340,7 +341,7 @@ async def test_a_handler_that_blocks_the_loop_fails_its_test_with_its_place() ->
     before = signal.getsignal(signal.SIGUSR2)
     async with app.testing(patience=0.2) as rehearsal:
         handle = await block.submit()
-        with pytest.raises(RuntimeError, match=r"blocked the event loop for 0\.2 s at .*; await what takes time"):
+        with pytest.raises(RuntimeError, match=r"blocked the event loop for 1 s at .*; await what takes time"):
             await rehearsal.run()
         assert (await handle.refresh()).status is State.FAILED
         await block.submit()

@@ -189,6 +189,18 @@ def test_models_of_another_language_may_use_aliases_or_names() -> None:
         assert [app.tasks.get_sync(task.id).status.result for task in handles] == [b'"tea"', b'"tea"']
 
 
+def test_what_it_knows_of_its_types_is_in_the_published_schema() -> None:
+    app = Fairlead("memory://")
+
+    @app.task
+    def file(cart: Cart, folder: Path, number: Annotated[int, msgspec.Meta(gt=0)], what: object) -> None: ...
+
+    schema = msgspec.json.decode(file.handler.signature.schema)["$defs"]["Arguments"]["properties"]
+    assert schema["cart"]["properties"].keys() == {"items", "owner"}
+    assert schema["folder"] == {"type": "string", "format": "path"}
+    assert schema["number"] == {"type": "integer", "exclusiveMinimum": 0}
+
+
 def test_a_number_in_a_model_that_json_has_not_is_refused() -> None:
     class Measure(BaseModel):
         value: float | None

@@ -39,6 +39,8 @@ Way: TypeAlias = "Connection | RemoteConnection"
 _ROUNDS: Final = 10_000
 _EVERY_CAPABILITY_OF: Final = 10_000
 _AT_ONCE: Final = 100
+_LEAST_BLOCKED: Final = 5.0
+"""So many seconds a loop may stand still at least, however short the patience is: the machine may be busy."""
 
 
 class Rehearsal:
@@ -188,11 +190,12 @@ class _Blocked(BaseException):
 
 
 class _Watch:
-    """Ends what blocks the event loop for longer than the patience, where Python can: in the main thread, on POSIX."""
+    """Ends what blocks the event loop for long, where Python can: in the main thread, on POSIX."""
 
     def __init__(self, patience: float) -> None:
-        self._patience = patience
+        self._patience = max(patience, _LEAST_BLOCKED)
         self._over = threading.Event()
+        self._looks = False
         self._told = ""
         self._ticked = 0.0
         self._former: Any = None
@@ -207,6 +210,7 @@ class _Watch:
         self._told = ""
         if hasattr(signal, "pthread_kill") and threading.current_thread() is threading.main_thread():
             self._former = signal.signal(signal.SIGUSR2, self._end)
+            self._looks = True
             self._over.clear()
             self._thread = threading.Thread(target=self._look, args=[threading.get_ident()], daemon=True)
             self._thread.start()
@@ -214,6 +218,8 @@ class _Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        # A signal that is on its way finds nothing to end any more.
+        self._looks = False
         if self._thread is not None:
             self._over.set()
             self._thread.join()
@@ -226,12 +232,21 @@ class _Watch:
             ) from None
 
     def _look(self, watched: int) -> None:
-        while not self._over.wait(self._patience / 10):
-            if time.monotonic() - self._ticked > self._patience:
+        """Send the signal when the loop has not turned for long, once for each such time."""
+        while not self._over.wait(max(0.01, self._ticked + self._patience - time.monotonic())):
+            if self._is_blocked:
                 signal.pthread_kill(watched, signal.SIGUSR2)
-                self.tick()
+                self._over.wait(self._patience)
+
+    @property
+    def _is_blocked(self) -> bool:
+        return time.monotonic() - self._ticked > self._patience
 
     def _end(self, number: int, frame: FrameType | None) -> None:
+        """Raise in what blocks the loop, if it still does."""
+        if not self._looks or not self._is_blocked:
+            return
+        self.tick()
         if frame is not None:
             self._told = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
         raise _Blocked(f"the event loop was blocked for {self._patience:g} s")

@@ -14,6 +14,7 @@ import math
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import PurePath
 from typing import Any, Final, TypeAlias, TypeGuard
 
 import msgspec
@@ -455,5 +456,10 @@ def _key(key: object) -> str:
 def _schema_of(kind: Any) -> dict[str, Any]:
     """The JSON schema of a type that the encoder does not know: a model's own, or that of anything."""
     own = getattr(kind, "model_json_schema", None)
-    schema: dict[str, Any] = own() if callable(own) else {}
-    return schema
+    if callable(own):
+        schema: dict[str, Any] = own()
+        return schema
+    if isinstance(kind, type) and issubclass(kind, PurePath):
+        return {"type": "string", "format": "path"}
+    # Not empty, which would be taken for none.
+    return {"title": getattr(kind, "__name__", "Any")}
