@@ -35,6 +35,8 @@ from fairlead.admin.queues.api import RemoteQueues
 from fairlead.admin.queues.service import Queues
 from fairlead.admin.schedules.api import RemoteSchedules
 from fairlead.admin.schedules.service import Schedules
+from fairlead.admin.tenants.api import RemoteTenants
+from fairlead.admin.tenants.service import Tenants
 from fairlead.admin.types.api import RemoteTypes
 from fairlead.admin.types.service import Types
 from fairlead.admin.workers.api import RemoteWorkers
@@ -105,6 +107,11 @@ PARTS: Final = (
         summary="The queues of an app: to pause, resume, change and purge; changes apply everywhere within a second.",
         requests=requests.QueueRequests,
         service=Service(Queues, RemoteQueues),
+    ),
+    AppPart(
+        name="tenants",
+        summary="Who shares queues by fair keys, such as tenants: what waits and runs of each, its part of the turns.",
+        service=Service(Tenants, RemoteTenants),
     ),
     AppPart(
         name="workers",

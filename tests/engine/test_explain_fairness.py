@@ -12,7 +12,7 @@ from fairlead.core.explain.explanation import Cause, CauseCode, Explanation
 from fairlead.core.identity import WorkerId
 from fairlead.core.instant import HOUR
 from fairlead.core.queues.order import Promote, Strict
-from fairlead.core.task import Priority, Task
+from fairlead.core.task import Priority, State, Task
 from fairlead.storage.protocol import Sharing, Store
 from tests.engine.building import Bench, a_wish
 
@@ -44,15 +44,17 @@ async def test_every_place_is_exact(bench: Bench, seed: int) -> None:
     luck = random.Random(seed)
     order = Strict() if seed % 3 == 2 else Promote()
     await bench.engine.queues.change("default", fair="tenant", weight={"acme": 3, "tiny": 0.3}, order=order)
+    submitted: list[Task] = []
     for _ in range(4):
         for tenant in luck.sample(["acme", "umbrella", "tiny", "initech", None], 3):
             wish = {"tenant": tenant, "type": luck.choice(["a", "b"])}
-            await submit(bench, luck.randrange(1, 6), priority=Priority(luck.randrange(2, 4)), **wish)
+            submitted += await submit(bench, luck.randrange(1, 6), priority=Priority(luck.randrange(2, 4)), **wish)
         for task in await bench.claim(luck.randrange(5)):
             if luck.random() < 0.2:
                 await bench.settle(task, HandedBack())
         bench.clock.advance(luck.randrange(3))
-    waiting = [task for task in await bench.engine.find(limit=100) if task.state.value == "queued"]
+    now = [await bench.engine.get(task.id) for task in submitted]
+    waiting = [task for task in now if task.state is State.QUEUED]
     told: dict[str, int | None] = {}
     for task in waiting:
         line = (await bench.engine.explain(task.id)).line

@@ -30,6 +30,7 @@ from fairlead.core.schedule import Schedule, ScheduleEntry
 from fairlead.core.submission import Declaration
 from fairlead.core.task import PriorityWord, Task
 from fairlead.core.validation import Duration
+from fairlead.engine.fair_keys import QueueShares
 from fairlead.engine.runtime.inline import run_inline
 from fairlead.engine.search import Found
 from fairlead.engine.worker_records import WorkerRecord
@@ -273,6 +274,18 @@ class AppQueues(Part):
     def resume_type_sync(self, task_type: str) -> None:
         """`resume_type`, from synchronous code."""
         run_inline(self._inline().queues.resume_type(task_type))
+
+
+class AppTenants(Part):
+    """Who shares queues by fair keys, such as tenants: what waits and runs of each, its part of the turns."""
+
+    async def all(self, queue: str | None = None) -> list[QueueShares]:
+        """The queues that are shared, or one of them, by name; costs O(lanes) and a bounded number of tasks."""
+        return await (await self._engine()).tenants.all(queue)
+
+    def all_sync(self, queue: str | None = None) -> list[QueueShares]:
+        """`all`, from synchronous code."""
+        return run_inline(self._inline().tenants.all(queue))
 
 
 class AppWorkers(Part):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         AppQueues,
         AppSchedules,
         AppTasks,
+        AppTenants,
         AppTypes,
         AppWorkers,
     )
@@ -63,6 +64,13 @@ class Operated(Part):
         from fairlead.app.admin import AppQueues
 
         return AppQueues(self._connect)
+
+    @functools.cached_property
+    def tenants(self) -> AppTenants:
+        """Who shares queues by fair keys, such as tenants: what waits and runs of each, its part of the turns."""
+        from fairlead.app.admin import AppTenants
+
+        return AppTenants(self._connect)
 
     @functools.cached_property
     def workers(self) -> AppWorkers:
