@@ -51,7 +51,7 @@ SECTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "Tasks": (TaskHandle, TaskInfo, Failure, fairlead.State, fairlead.Priority, Call, Submission),
     "Flows": (fairlead.chain, fairlead.group, Chain, Flow),
     "In a handler": (fairlead.current_task, TaskContext, fairlead.Depends, Middleware, Sentry),
-    "What handlers raise": (fairlead.Retry, fairlead.Snooze, fairlead.Reject),
+    "What handlers raise": (fairlead.Retry, fairlead.Snooze, fairlead.Reject, fairlead.SoftTimeout),
     "What operators do": (*_PARTS, OperationOptions, Declaration),
     "Settings": (
         fairlead.Settings, fairlead.Defaults, fairlead.PriorityDefaults, fairlead.Rules, fairlead.Retention,

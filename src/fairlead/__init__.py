@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         WrongState,
     )
     from fairlead.core.queues.order import Strict, Weighted
-    from fairlead.core.retry import Reject, Retry, Snooze
+    from fairlead.core.retry import Reject, Retry, Snooze, SoftTimeout
     from fairlead.core.settings import CEILINGS_BY_PRIORITY
     from fairlead.core.submission import Submission
     from fairlead.core.task import Failure, Priority, State
@@ -78,7 +78,7 @@ _HOMES = {
         "WrongState",
     ),
     "core.queues.order": ("Strict", "Weighted"),
-    "core.retry": ("Reject", "Retry", "Snooze"),
+    "core.retry": ("Reject", "Retry", "Snooze", "SoftTimeout"),
     "core.settings": ("CEILINGS_BY_PRIORITY",),
     "core.submission": ("Submission",),
     "core.task": ("Failure", "Priority", "State"),
@@ -160,6 +160,7 @@ __all__ = [
     "Sentry",
     "Settings",
     "Snooze",
+    "SoftTimeout",
     "State",
     "StoreError",
     "StoreFull",

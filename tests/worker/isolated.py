@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from fairlead import Reject, Retry, Snooze, current_task
+from fairlead import Fairlead, Reject, Retry, Snooze, SoftTimeout, current_task
 
 
 def process_id() -> int:
@@ -204,3 +204,15 @@ def put_off_once() -> str:
     if current_task().attempt < 2:
         raise Snooze(60)
     return "done"
+
+
+soft_app = Fairlead("memory://")
+
+
+@soft_app.task(isolate=True, soft_timeout=0.05)
+def spin_softly() -> str:
+    try:
+        while True:
+            time.sleep(0.001)
+    except SoftTimeout:
+        return "saved"

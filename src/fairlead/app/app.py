@@ -17,10 +17,11 @@ from fairlead.app.task_type import CoroutineTask, FunctionTask, Options, TaskDef
 from fairlead.core.circuit import CircuitSettings, check_circuit
 from fairlead.core.errors import InvalidSchedule, InvalidSettings, ScheduleExists, StoreRefused
 from fairlead.core.identity import WorkerId, names_of
+from fairlead.core.instant import seconds
 from fairlead.core.queues.shares import shares_of
 from fairlead.core.settings import Settings
 from fairlead.core.submission import DEFAULT_QUEUE, check_parameters
-from fairlead.core.validation import Duration, bad_setting, check_type, several_of, shown
+from fairlead.core.validation import Duration, bad_setting, check_type, setting_of, several_of, shown, span_of
 from fairlead.engine.events.types import Observer, Watcher
 from fairlead.engine.runtime.telemetry import Logger
 from fairlead.storage.credentials import Credentials
@@ -116,6 +117,7 @@ class Fairlead(Producer):
         name: str | None = None,
         isolate: bool = False,
         memory_limit: int | None = None,
+        soft_timeout: Duration | None = None,
         retry_on: Iterable[type[Exception]] = (Exception,),
         reject_on: Iterable[type[Exception]] = (),
         circuit: CircuitSettings | None = None,
@@ -126,8 +128,9 @@ class Fairlead(Producer):
         """Make a function a task type: `@app.task` or `@app.task(priority="high", …)`.
 
         `isolate` runs it in a process of its own, which is killed at its timeout, on cancel, or past `memory_limit`
-        bytes. Errors in `reject_on`, or not in `retry_on`, are not retried. `circuit` has the type's tasks wait for a
-        while when too many fail; it is stored when a worker of the app starts.
+        bytes. `soft_timeout` raises SoftTimeout within the handler after that time, before its timeout. Errors in
+        `reject_on`, or not in `retry_on`, are not retried. `circuit` has the type's tasks wait for a while when too
+        many fail; it is stored when a worker of the app starts.
         """
         if not function:
             return lambda function: self._define(function, **options)
@@ -142,6 +145,7 @@ class Fairlead(Producer):
         name: str | None = None,
         isolate: bool = False,
         memory_limit: int | None = None,
+        soft_timeout: Duration | None = None,
         retry_on: Iterable[type[Exception]] = (Exception,),
         reject_on: Iterable[type[Exception]] = (),
         circuit: CircuitSettings | None = None,
@@ -154,6 +158,7 @@ class Fairlead(Producer):
             function,
             isolate=isolate,
             memory_limit=memory_limit,
+            soft_timeout=_soft(soft_timeout, options.get("timeout")),
             retry_on=retry_on,
             reject_on=reject_on,
             resources=self.handlers.resources,
@@ -387,6 +392,19 @@ class Fairlead(Producer):
             await engine.circuits.declare(self._declared_circuits)
         except StoreRefused as error:
             log.warning("the circuits of %s are not stored: %s", ", ".join(self._declared_circuits), error)
+
+
+def _soft(said: Duration | None, timeout: object) -> float | None:
+    """A soft timeout in seconds; raises InvalidSettings for one that could never be reached."""
+    if said is None:
+        return None
+    span = setting_of("soft_timeout", said, least=1)
+    if timeout is not None and span >= span_of("timeout", timeout, bad_setting):
+        raise InvalidSettings(
+            f"soft_timeout {shown(said)} is no less than the timeout {shown(timeout)}, at which the attempt is "
+            f"stopped; make it shorter"
+        )
+    return seconds(span)
 
 
 def _check_app(store: object, journal: object, settings: object, observers: object, api_key: object) -> None:

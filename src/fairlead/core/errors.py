@@ -27,6 +27,7 @@
     ├── TaskFailed              a result was asked for, and the task ended without one
     ├── Retry                   raised by a handler: try again, now or later
     ├── Snooze                  raised by a handler: too early, run the task again later
+    ├── SoftTimeout             raised within a handler: its soft timeout has passed
     ├── Reject                  raised by a handler: trying again cannot help
     └── StoreError              the store could not do it
         ├── StoreUnavailable    out of reach or too slow: the outcome is unknown, repeating is safe

@@ -237,6 +237,13 @@ class Retry(FairleadError):
         self.after = after.total_seconds() if isinstance(after, timedelta) else after
 
 
+class SoftTimeout(FairleadError):
+    """Raised within a handler when its soft timeout has passed: time to save what is done, before it is stopped."""
+
+    def __init__(self, message: str = "the soft timeout of the handler has passed") -> None:
+        super().__init__(message)
+
+
 class Snooze(FairleadError):
     """Raised by a handler: nothing failed, run the task again after this time. It spends no retry.
 

@@ -29,6 +29,7 @@ from fairlead.core.validation import bad_setting, check_count, check_flag, shown
 from fairlead.worker.annotations import NoForm, Read, decoder, is_for_pydantic, json_of, reader
 from fairlead.worker.providers import Provider
 from fairlead.worker.resources import NO_RESOURCES, Overrides, Resources, wrapped
+from fairlead.worker.soft_timeout import with_soft_timeout
 
 
 class HandlerPlace(enum.Enum):
@@ -52,6 +53,7 @@ class Handler:
         *,
         isolate: bool = False,
         memory_limit: int | None = None,
+        soft_timeout: float | None = None,
         retry_on: Iterable[type[BaseException]] = (Exception,),
         reject_on: Iterable[type[BaseException]] = (),
         resources: Resources = NO_RESOURCES,
@@ -67,10 +69,11 @@ class Handler:
         self.function = function
         self.signature = Signature(function)
         self.resources = resources
-        self.run = function
+        self._limited = function if soft_timeout is None else with_soft_timeout(function, soft_timeout)
+        self.run = self._limited
         """What is called in an attempt: the function, with what surrounds it if anything does."""
         if resources.around or self.signature.providers:
-            self.run = wrapped(function, resources.around, self.signature.providers)
+            self.run = wrapped(self._limited, resources.around, self.signature.providers)
         self.is_async = inspect.iscoroutinefunction(function)
         self.memory_limit = memory_limit
         self._retry_on: tuple[type[BaseException], ...] = _errors(f"task {task_type}: retry_on", retry_on)
@@ -88,7 +91,7 @@ class Handler:
         other = copy.copy(self)
         changed = {name: overrides.get(provider, provider) for name, provider in providers.items()}
         if providers:
-            other.run = wrapped(self.function, self.resources.around, changed)
+            other.run = wrapped(self._limited, self.resources.around, changed)
         other.place = HandlerPlace.LOOP if self.is_async else HandlerPlace.THREAD
         return other
 
