@@ -223,10 +223,10 @@ def strange_for_pydantic(half: Card | Point | Callable[[], int]) -> None: ...
 
 
 STRANGE = [
-    (strange_parameter, "parameter half: Fraction has no JSON form; use numbers, texts"),
-    (strange_result, "its result: Fraction has no JSON form; use"),
-    (strange_inside, "parameter orders: Fraction has no JSON form; use"),
-    (strange_rest, "parameter halves: Fraction has no JSON form; use"),
+    (strange_parameter, "parameter half: Fraction has no JSON form; annotate it with"),
+    (strange_result, "its result: Fraction has no JSON form; annotate it with"),
+    (strange_inside, "parameter orders: Fraction has no JSON form; annotate it with"),
+    (strange_rest, "parameter halves: Fraction has no JSON form; annotate it with"),
     (strange_union, "parameter half: it has no JSON form: Type unions containing a custom type"),
     (strange_for_pydantic, "parameter half: it has no JSON form: "),
 ]
@@ -239,7 +239,7 @@ async def test_what_json_cannot_hold_is_refused_at_the_first_submit_and_at_the_s
     app = Fairlead("memory://")
     task = app.task(function)
     arguments = {name: None for name in function.__annotations__ if name not in ("return", "halves")}
-    with pytest.raises(InvalidSettings, match=message):
+    with pytest.raises(InvalidTask, match=f"cannot be called like this: task {function.__name__}: {message}"):
         await task.submit(**arguments)
     with pytest.raises(InvalidSettings, match=f"task {function.__name__}: {message}"):
         await app.worker(keeper_process=False)

@@ -70,8 +70,8 @@ def test_every_fault_is_told_and_the_exit_code_says_so(folder: Folder) -> None:
 
     assert ended.code == 1
     for fault in (
-        "task halve: parameter number: Fraction has no JSON form; use ",
-        "task half: its result: Fraction has no JSON form; use ",
+        "task halve: parameter number: Fraction has no JSON form; annotate ",
+        "task half: its result: Fraction has no JSON form; annotate ",
         "task lost: name 'Nowhere' is not defined; annotations must name types",
         "task shadowed: an isolated handler is found by its name in another process, and tasks.shadowed is something",
     ):

@@ -23,8 +23,8 @@ _JSON: Final = (dict, list, str, int, float, bool, type(None))
 """What JSON is read as, where nothing else is said."""
 
 _REMEDY: Final = (
-    "use numbers, texts, lists, dicts, dates, enums, dataclasses, TypedDicts, attrs classes, msgspec Structs, Pydantic "
-    "models or paths"
+    "annotate it with what JSON can hold: numbers, texts, lists, dicts, dates, enums, dataclasses, TypedDicts, attrs "
+    "classes, msgspec Structs, Pydantic models or paths"
 )
 
 

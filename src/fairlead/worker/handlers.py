@@ -204,8 +204,6 @@ class Signature:
                 self._decoder.decode(parameters)
             else:
                 self._values(parameters)
-        except InvalidSettings:
-            raise
         except (TypeError, ValueError, RecursionError, OverflowError) as error:
             raise InvalidTask("parameters", f"{self._name}() cannot be called like this: {error}") from None
         return parameters
