@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -78,20 +78,29 @@ class Fleet:
                     served.by_type.setdefault(task_type, set()).add(capabilities)
         self._empty: Final = not abilities
 
+    def serves(self, queue: str) -> bool:
+        """Whether any worker serves a queue."""
+        return queue in self._queues
+
+    def can_run(self, lane: Lane) -> bool:
+        """Whether any worker could run the tasks of a lane."""
+        served = self._queues.get(lane.queue)
+        able = () if served is None else served.capabilities_for(lane.type)
+        if not lane.requires:
+            return bool(able)
+        return any(each.issuperset(lane.requires) for each in able)
+
     def lack_of(self, lane: Lane) -> Lack | None:
         """Why no worker could run the tasks of a lane; None if one could."""
         served = self._queues.get(lane.queue)
         if served is None:
             return Lack(CauseCode.NO_WORKERS if self._empty else CauseCode.QUEUE_UNSERVED)
+        if self.can_run(lane):
+            return None
         able = served.capabilities_for(lane.type)
         if not able:
             return Lack(CauseCode.TYPE_UNKNOWN)
-        if not lane.requires:
-            return None
-        required = frozenset(lane.requires)
-        if any(required <= each for each in able):
-            return None
-        return Lack(CauseCode.CAPABILITY_MISSING, _nearest(required, able))
+        return Lack(CauseCode.CAPABILITY_MISSING, _nearest(frozenset(lane.requires), able))
 
 
 def _nearest(required: frozenset[str], able: Iterable[frozenset[str]]) -> tuple[str, ...]:
@@ -159,29 +168,38 @@ SERVED: Final = UnservedTasks()
 
 def unserved(fleet: Fleet, ready: Iterable[tuple[Lane, int, Instant]], now: Instant) -> dict[str, UnservedTasks]:
     """What nobody could run, by queue, given of each lane how many are ready and since when the first waits."""
-    found: dict[str, dict[tuple[str | None, tuple[str, ...]], Unserved]] = defaultdict(dict)
+    found: dict[str, dict[_Kind, tuple[int, Instant, Lane]]] = defaultdict(dict)
     for lane, tasks, since in ready:
-        lack = fleet.lack_of(lane)
-        if lack is None:
+        if fleet.can_run(lane):
             continue
-        whole = lack.code in (CauseCode.NO_WORKERS, CauseCode.QUEUE_UNSERVED)
-        kind = (None, ()) if whole else (lane.type, lane.requires)
-        age, before = max(0, now - since), found[lane.queue].get(kind)
-        if before is not None:
-            tasks, age = tasks + before.tasks, max(age, before.oldest_age)
-        found[lane.queue][kind] = Unserved(type=kind[0], requires=kind[1], lack=lack, tasks=tasks, oldest_age=age)
-    return {
-        queue: UnservedTasks(
-            tasks=sum(each.tasks for each in kinds.values()),
-            kinds=len(kinds),
-            first=tuple(heapq.nsmallest(MOST_NAMED, kinds.values(), key=_most_first)),
-        )
-        for queue, kinds in found.items()
-    }
+        kinds = found[lane.queue]
+        kind = (lane.type, lane.requires) if fleet.serves(lane.queue) else None
+        before = kinds.get(kind)
+        kinds[kind] = (tasks, since, lane) if before is None else (tasks + before[0], min(since, before[1]), lane)
+    return {queue: _told(fleet, kinds, now) for queue, kinds in found.items()}
 
 
-def _most_first(kind: Unserved) -> tuple[int, Span, str, tuple[str, ...]]:
-    return -kind.tasks, -kind.oldest_age, kind.type or "", kind.requires
+_Kind: TypeAlias = tuple[str, tuple[str, ...]] | None
+"""A task type and a capability set; None for all of a queue that nobody serves."""
+
+
+def _told(fleet: Fleet, kinds: Mapping[_Kind, tuple[int, Instant, Lane]], now: Instant) -> UnservedTasks:
+    first = heapq.nsmallest(MOST_NAMED, kinds.items(), key=lambda each: (-each[1][0], each[1][1], each[0] or ()))
+    return UnservedTasks(
+        tasks=sum(tasks for tasks, _, _ in kinds.values()),
+        kinds=len(kinds),
+        first=tuple(
+            Unserved(
+                type=None if kind is None else kind[0],
+                requires=() if kind is None else kind[1],
+                lack=lack,
+                tasks=tasks,
+                oldest_age=max(0, now - since),
+            )
+            for kind, (tasks, since, lane) in first
+            if (lack := fleet.lack_of(lane)) is not None
+        ),
+    )
 
 
 class LastSeen:
