@@ -54,7 +54,7 @@ end
 
 -- The turn of a task that comes into a line; `own` is 0 unless it keeps the one it had.
 local function join(line, key, step, own)
-  local found = fair_key(line, key)
+  local found = line.keys[key] or fair_key(line, key)
   local last = found.waiting > 0 and found.last or 0
   local turn = own > 0 and math.min(own, line.reached + step) or math.max(line.reached, last) + step
   found.last, found.waiting, found.changed = math.max(last, turn), found.waiting + 1, true
