@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -12,6 +13,7 @@ import pytest
 from fairlead.core.errors import StoreMismatch, StoreReadOnly, StoreRefused, StoreUnavailable
 from fairlead.core.events import Completed
 from fairlead.core.task import State
+from fairlead.storage.postgres.connection import session
 from fairlead.storage.postgres.store import PostgresStore, open_postgres
 from fairlead.testing.builders import NOW, a_claim, a_settle, a_task, some_tasks
 from fairlead.testing.steps import add, contents, ids
@@ -135,8 +137,10 @@ async def test_who_is_not_let_in_is_told_so_and_not_to_repeat_it(
 
 
 async def test_a_password_that_is_changed_is_an_outage_to_those_who_work(
-    suspicious: PostgresServer, broken_url: str
+    suspicious: PostgresServer, broken_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # However long the machine takes, the connection was used just now.
+    monkeypatch.setattr(session, "_IDLE_CHECK", math.inf)
     store = await open_postgres(broken_url.replace("fairlead@", "fairlead:secret@", 1))
     with suspicious.admin() as connection:
         connection.execute("ALTER ROLE fairlead PASSWORD 'other'")
