@@ -18,7 +18,7 @@ from tests.engine.building import Bench, a_wish
 def bench(any_store: Store) -> Bench:
     if not isinstance(any_store, Sharing):
         pytest.skip("the store gives no turns")
-    return Bench(store=any_store)
+    return Bench(store=any_store, batching=False)
 
 
 async def served(bench: Bench, claims: int, limit: int = 1) -> str:
@@ -49,7 +49,7 @@ async def test_nor_when_that_backlog_is_older_than_every_bound(bench: Bench) -> 
 
 async def test_in_four_processes_it_waits_for_a_turn_of_each_at_most(bench: Bench) -> None:
     await bench.engine.queues.change("default", fair="tenant")
-    others = [Bench(store=bench.store, clock=bench.clock, seed=seed) for seed in range(4)]
+    others = [Bench(store=bench.store, batching=False, clock=bench.clock, seed=seed) for seed in range(4)]
     await submit(bench, 100, tenant="acme")
     bench.clock.advance(5 * HOUR)
     await submit(bench, 1, tenant="umbrella")

@@ -16,7 +16,7 @@ from tests.engine.building import Bench, a_wish
 
 @pytest.fixture
 async def bench(any_store: Store) -> Bench:
-    bench = Bench(store=any_store)
+    bench = Bench(store=any_store, batching=False)
     await bench.engine.submit_many([a_wish(queue="bulk", priority=Priority.HIGH)] * 120)
     bench.clock.advance(5 * MINUTE)
     await bench.engine.submit_many([a_wish(queue="web", priority=Priority.HIGH)] * 120)
