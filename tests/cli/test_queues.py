@@ -262,3 +262,16 @@ def test_autoscale_says_how_many_workers_there_should_be(folder: Folder) -> None
     ):
         refused = folder.quick("autoscale", *arguments)
         assert refused.code == 2 and complaint in refused.error
+
+
+def test_who_shares_a_queue_is_shown_by_key(folder: Folder) -> None:
+    folder.submit("echo")
+    assert "fairlead queues set QUEUE --fair tenant" in folder.ok("queues", "tenants").out
+    folder.ok("queues", "set", "mail", "--fair", "tenant", "--weight", "acme=3")
+    for tenant in ("acme", "acme", "umbrella"):
+        folder.quick("submit", "echo", "--queue", "mail", "--tenant", tenant)
+    (shared,) = folder.quick("queues", "tenants", "--json").json["queues"]
+    told = [(each["key"], each["waiting"], each["weight"], each["part_of_turns"]) for each in shared["tenants"]]
+    assert told == [("acme", 2, 3, 0.75), ("umbrella", 1, 1, 0.25)]
+    assert "acme" in folder.quick("queues", "tenants", "mail").out
+    assert folder.quick("queues", "tenants", "other", "--json").json == {"queues": []}

@@ -14,6 +14,7 @@ from fairlead.core.identity import WorkerId
 from fairlead.core.schedule import Schedule
 from fairlead.core.settings import Settings
 from fairlead.core.task import Lane, Priority, State
+from fairlead.engine.fair_keys import FairKeys
 from fairlead.engine.metrics.collector import MOST_NAMES
 from fairlead.engine.metrics.names import (
     CAPACITY_USED,
@@ -161,6 +162,23 @@ async def test_what_no_worker_could_run_is_told_by_kind_and_of_very_many_few(in_
     types = page.labels("fairlead_unserved_tasks", "type")
     assert len(types) <= MOST_NAMES + 1 and {"other", "type-249"} < types
     assert page.value("fairlead_unserved_tasks", queue="queue-0", type="other", reason="other") == 1_003 - MOST_NAMED
+
+
+async def test_tenants_that_share_queues_are_named_with_a_bound(in_memory: Service) -> None:
+    await in_memory.engine.queues.change("default", fair="tenant")
+    for tenant in ("acme", "acme", "umbrella"):
+        await in_memory.submit(tenant=tenant)
+    page = await scrape(in_memory)
+    assert page.value("fairlead_fair_keys", queue="default") == 2
+    assert page.value("fairlead_fair_key_waiting", queue="default", key="acme") == 2
+    lanes = [LaneTally(Lane(f"queue-{n}", "mail", (), Priority.LOW), {State.QUEUED: 12}, 0) for n in range(50)]
+    fair = {f"queue-{n}": FairKeys(keys=12, waiting={f"key-{k}": 1 for k in range(10)}, others=2) for n in range(50)}
+    page = read(gauges(stats_of(Tally(lanes=lanes, next_alarm=None), 0, fair=fair), 0))
+    queues = [f"queue-{n}" for n in range(50)]
+    keys = [*(f"key-{k}" for k in range(10)), "other"]
+    told = {(q, k): page.value("fairlead_fair_key_waiting", queue=q, key=k) or 0 for q in queues for k in keys}
+    assert sum(told.values()) == 50 * 12
+    assert sum(count > 0 for (_, key), count in told.items() if key != "other") == MOST_NAMES
 
 
 async def test_the_state_of_a_circuit_is_one_of_three(in_memory: Service) -> None:
