@@ -269,7 +269,7 @@ def test_who_shares_a_queue_is_shown_by_key(folder: Folder) -> None:
     assert "fairlead queues set QUEUE --fair tenant" in folder.ok("queues", "tenants").out
     folder.ok("queues", "set", "mail", "--fair", "tenant", "--weight", "acme=3")
     for tenant in ("acme", "acme", "umbrella"):
-        folder.quick("submit", "echo", "--queue", "mail", "--tenant", tenant)
+        folder.quick("submit", "echo", "--queue", "mail", "--fair-key", tenant)
     (shared,) = folder.quick("queues", "tenants", "--json").json["queues"]
     told = [(each["key"], each["waiting"], each["weight"], each["part_of_turns"]) for each in shared["tenants"]]
     assert told == [("acme", 2, 3, 0.75), ("umbrella", 1, 1, 0.25)]
