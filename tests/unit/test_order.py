@@ -345,6 +345,19 @@ class TestSharing:
 
         assert one_by_one == at_once
 
+    @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 3), st.integers(1, 40))
+    def test_a_batch_counts_as_its_tasks_do_one_by_one(
+        self, promoted: int, critical: int, passed: int, limit: int
+    ) -> None:
+        for policy in (Promote(), Promote(share="all")):
+            turns = self.turns(policy, passed)
+            tasks = serve(self.crowd(promoted, critical), {"default": turns}, NOW, limit)
+            served = [(task.status.priority, NOW - task.status.ready_at) for task in tasks]
+            singly = turns
+            for each in served:
+                singly = self.turns(policy, passed_after(singly, [each]))
+            assert passed_after(turns, served) == singly.passed
+
     @given(st.integers(1, 12), st.integers(1, 40), st.sampled_from([2, 3, 4, 7]), st.data())
     def test_both_promises_hold(self, promoted: int, critical: int, of: int, data: st.DataObject) -> None:
         passed = data.draw(st.integers(0, of - 1))

@@ -177,7 +177,7 @@ def next_by_turns(table: Table, share: Share, passed: int, heads: Sequence[Candi
     return best, heads[best][1], heads[best][1][0] < table[heads[best][0]].rank
 
 
-def passed_after(turns: QueueTurns, served: Iterable[tuple[Priority, Span]]) -> int:
+def passed_after(turns: QueueTurns, served: Sequence[tuple[Priority, Span]]) -> int:
     """How often others were served since a promoted task was, once tasks of these priorities and waits are served.
 
     It follows from the tasks alone, best first, so a store need not tell. Where turns are taken at every rank, a
@@ -188,6 +188,10 @@ def passed_after(turns: QueueTurns, served: Iterable[tuple[Priority, Span]]) -> 
         return passed
     table = turns.tables[0]
     top = top_rank(table)
+    if len(served) > share.due and not share.everywhere:
+        priority, waited = served[-1]
+        if rank_after(table[priority], waited) == top:
+            served = served[-share.due :]  # All are at the top, and whatever came before these, they count the same.
     for priority, waited in served:
         rank = rank_after(table[priority], waited)
         if rank != top and not share.everywhere:
