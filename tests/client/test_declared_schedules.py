@@ -84,14 +84,24 @@ async def test_a_type_that_the_worker_has_no_handler_for_is_refused(port: Port) 
     assert [name for name, _, _ in await declared(port)] == ["mine"]
 
 
+async def bind(port: Port, queue: str, tenant: str) -> None:
+    """Bind a queue, and wait until the server knows: a look that was under way may have seen the time before."""
+    await port.engine.queues.change(queue, tenant=tenant)
+    cache, looks = port.engine.queue_cache, 0
+    while looks < 2 or cache.tenants.get(queue) != tenant:
+        cache.expire()
+        await cache.refresh()
+        looks += 1
+
+
 async def test_a_worker_of_a_tenant_declares_for_its_tenant(port: Port, caplog: pytest.LogCaptureFixture) -> None:
-    await port.engine.queues.change("mine", tenant="acme")
+    await bind(port, "mine", "acme")
     app = await app_with(port, [Role.WORK, Role.SUBMIT], "acme")
     declaring(app, queue="mine")
     await (await app.worker(queues=["mine"], keeper_process=False)).close()
     (entry,) = await port.engine.schedules.all()
     assert entry.schedule.submission.tenant == "acme"
-    await port.engine.queues.change("theirs", tenant="evil")
+    await bind(port, "theirs", "evil")
     evil = await app_with(port, [Role.WORK, Role.SUBMIT], "evil")
     declaring(evil, queue="theirs")
     await (await evil.worker(queues=["theirs"], keeper_process=False)).close()
