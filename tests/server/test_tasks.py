@@ -52,11 +52,19 @@ async def test_a_submit_takes_every_field(service: Service) -> None:
         tags=["a", "b"],
         trace_id="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         concurrency_key="customer 7",
+        fair_key="acme 7",
+        expires_seconds=30,
+        retention={"completed_seconds": 5},
     )
     assert (answer["status"], answer["queue_position"]) == ("scheduled", None)
     shown = await service.show(answer["task_id"], include_history=True)
     assert shown.pop("state_history") == shown["history"]
+    assert shown.pop("expires_at") == shown["run_at"].replace(":01:00.", ":01:30.")
+    assert shown.pop("turn", 0) == 0
     assert shown == {
+        "fair_key": "acme 7",
+        "expires_seconds": 30.0,
+        "retention": {"completed_seconds": 5.0},
         "task_id": answer["task_id"],
         "task_type": "render",
         "queue": "video",
