@@ -113,10 +113,10 @@ def test_what_it_cannot_do_is_said_with_what_to_do_instead(folder: Folder) -> No
 def test_it_shows_what_changes_fits_whatever_size_the_terminal_has_and_quits_with_q(folder: Folder) -> None:
     folder.submit("echo", "--queue", "mail")
     with Terminal(folder, "top", "--interval", "0.1") as terminal:
-        assert terminal.see("mail").split()[:5] == ["mail", "0", "0", "1", "0"]
+        assert terminal.see("mail  ").split()[:5] == ["mail", "0", "0", "1", "0"]
         assert terminal.see("fairlead top").startswith("fairlead top q quits")
         folder.submit("echo", "--queue", "images", "--priority", "critical")
-        assert terminal.see("images").split()[:5] == ["images", "1", "0", "0", "0"]
+        assert terminal.see("images  ").split()[:5] == ["images", "1", "0", "0", "0"]
         terminal.resize(44, 9)
         terminal.until(lambda: len(terminal.frame) <= 9 and max(map(len, terminal.frame)) <= 44, "a small picture")
         terminal.resize(120, 40)

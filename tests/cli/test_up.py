@@ -26,7 +26,7 @@ def test_it_says_what_to_try_and_that_works(folder: Folder) -> None:
         up.find("echo completed after")
         up.find("fail dead letter after")
         up.send(signal.SIGTERM)
-        assert up.wait() == 0
+        assert up.wait(tracebacks=1) == 0
 
 
 def test_ctrl_c_lets_tasks_end_and_a_second_one_hands_them_back(folder: Folder) -> None:
