@@ -29,7 +29,7 @@ def test_scripts_get_all_there_is_to_know(folder: Folder) -> None:
         "admin",
         "--tenant",
         "acme",
-        "--expires",
+        "--expires-at",
         "+30d",
         "--rate-limit",
         "5",
@@ -46,7 +46,7 @@ def test_scripts_get_all_there_is_to_know(folder: Folder) -> None:
 
 def test_the_table_says_when_keys_end_and_what_they_may(folder: Folder) -> None:
     folder.quick("keys", "create", "web", "--roles", "submit", "--rate-limit", "0")
-    folder.quick("keys", "create", "guest", "--roles", "read", "--expires", "+9h")
+    folder.quick("keys", "create", "guest", "--roles", "read", "--expires-at", "+9h")
     header, web, guest = folder.quick("keys", "list").out.splitlines()
     assert header.split() == ["ID", "NAME", "ROLES", "TENANT", "RATE", "CREATED", "EXPIRES"]
     assert "no limit" in web and web.endswith("never")
@@ -63,8 +63,8 @@ def test_what_cannot_be_is_one_clear_line(folder: Folder) -> None:
     for arguments, code, said in (
         ((*create, "root"), 2, "role 'root' is unknown; use submit, read, work, admin"),
         ((*create, ""), 2, "at least one of submit, read, work, admin"),
-        ((*create, "read", "--expires", "-1h"), 2, "has an expiry in the past"),
-        ((*create, "read", "--expires", "soon"), 2, "is not a moment"),
+        ((*create, "read", "--expires-at", "-1h"), 2, "has an expiry in the past"),
+        ((*create, "read", "--expires-at", "soon"), 2, "is not a moment"),
         ((*create, "read", "--rate-limit", "-1"), 2, "requests a second"),
         (("keys", "create", "two words", "--roles", "read"), 2, "is not a valid name"),
         (("keys", "create", "x"), 2, "--roles"),

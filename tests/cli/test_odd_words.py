@@ -26,7 +26,7 @@ OPTIONS: Final = {
         *("--rate", "--running", "--timeout", "--type-rate", "--type-running"),
     ),
     "circuits set work": ("--failure-ratio", "--min-outcomes", "--open-for", "--probes", "--window"),
-    "keys create mine --roles=admin": ("--expires", "--rate-limit", "--tenant"),
+    "keys create mine --roles=admin": ("--expires-at", "--rate-limit", "--tenant"),
     "keys create mine": ("--roles",),
     "list": (
         *("--cursor", "--created-after", "--created-before", "--limit", "--priority", "--query", "--queue", "--state"),

@@ -24,6 +24,8 @@ FULL: Final[dict[str, Any]] = {
     "retry_policy": {"initial_seconds": 5.0, "factor": 3.0, "max_seconds": 60.0, "jitter": 0.0},
     "retry_rules": [{"error": "ValueError", "reject": True}, {"error": "*", "max_retries": 4}],
     "run_at": "2100-01-01T00:00:00.000000Z",
+    "expires_seconds": 90.0,
+    "retention": {"completed_seconds": 60.0, "failed_seconds": 120.0},
     "idempotency_key": "order 7",
     "tenant": "acme",
     "tags": ["b", "a"],

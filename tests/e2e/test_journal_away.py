@@ -102,7 +102,7 @@ def test_a_server_goes_on_with_the_keys_it_knows(
     place: Place, own_postgres: postgres.PostgresServer, frozen: bool
 ) -> None:
     key = place.key()
-    brief = place.key("--expires", "+15s")
+    brief = place.key("--expires-at", "+15s")
     server = place.serve()
     cookie = log_in(server, key)
     assert (ask(server, key)[0], ask(server, brief)[0], ask(server, None)[0]) == (200, 200, 401)

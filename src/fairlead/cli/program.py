@@ -70,6 +70,7 @@ RENAMED: Final = {
     ("dlq", "--after"): "--cursor",
     ("workers", "--host"): "--on-host",
     ("keys", "--rate"): "--rate-limit",
+    ("keys", "--expires"): "--expires-at",
     **{(command, "--rate"): "--max-rate" for command in ("cancel", "prioritize", "replay", "discard", "dlq")},
 }
 """What options are called now that had another name in a command."""

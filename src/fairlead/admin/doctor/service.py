@@ -194,7 +194,7 @@ class Doctor:
             shown += f"; cannot be read, and let nobody in: {', '.join(unread[:_SAMPLE])}"
             remedy = "restore or discard them: `fairlead quarantine list`; make others with `fairlead keys create`"
             return [Finding(what="API keys", level=Level.RED, value=shown, remedy=remedy)]
-        remedy = "make keys that end with `fairlead keys create --expires`, and revoke the others"
+        remedy = "make keys that end with `fairlead keys create --expires-at`, and revoke the others"
         wanting = bool(lasting or expired)
         level = Level.YELLOW if wanting else Level.GREEN
         return [Finding(what="API keys", level=level, value=shown, remedy=remedy if wanting else "")]

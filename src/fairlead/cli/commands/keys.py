@@ -43,7 +43,7 @@ def create(
             metavar="NAME",
         ),
     ] = None,
-    expires: Annotated[
+    expires_at: Annotated[
         str | None,
         Parameter(
             help="When it expires: +90d, or 2027-01-01T00:00Z; never by default.",
@@ -64,7 +64,7 @@ def create(
     wanted = parse_roles(words(roles))
     with connected(common, create=True) as connection:
         engine = connection.inline()
-        until = None if expires is None else parse("--expires", expires, engine.clock.now())
+        until = None if expires_at is None else parse("--expires-at", expires_at, engine.clock.now())
         made = run_inline(Keyring(engine).create(name, wanted, tenant=tenant, expires=until, rate=rate_limit))
     if common.json:
         write_json({**_shape(made.key), "key": made.text})
