@@ -100,6 +100,10 @@ REFUSED: Final[dict[str, list[Any]]] = {
     "tenant": [5, True, "", LONG, ["a"], b"a", Text("a"), "\ud800", Hostile()],
     "trace": [5, True, LONG, ["a"], b"a", Text("a"), "\ud800", Hostile()],
     "concurrency_key": [5, True, "", LONG, ["a"], b"a", Text("a"), "\ud800", Hostile()],
+    "fair_key": [5, True, "", LONG, ["a"], b"a", Text("a"), "\ud800", Hostile()],
+    "expires": [0, -1, "5", True, NAN, INFINITE, 2**70, 1e300, [5], {}, 400 * 86_400, timedelta(0), Hostile()],
+    "retention": [-1, "5", True, NAN, INFINITE, 2**70, [5], {"finished": 5}, {"completed": -1}, {"completed": True},
+                  {5: 5}, 400 * 86_400, timedelta(days=-1), Hostile(), {"completed": Hostile()}],
 }  # fmt: skip
 ACCEPTED: Final[dict[str, list[Any]]] = {
     "priority": ["high", "normal", Priority.LOW, None],
@@ -119,6 +123,9 @@ ACCEPTED: Final[dict[str, list[Any]]] = {
     "tenant": ["acme", "x" * 500, "a\0b", "\N{RIGHT-TO-LEFT OVERRIDE}", None],
     "trace": ["00-abc", "a\0b", None],
     "concurrency_key": ["user 7", "a\0b", Line.FAST, None],
+    "fair_key": ["customer 7", "a\0b", Line.FAST, None],
+    "expires": [5, 0.5, 1e-9, 366 * 86_400, timedelta(hours=1), None],
+    "retention": [0, 5, timedelta(hours=1), {"completed": 5, "failed": timedelta(hours=1)}, {}, None],
 }
 ROWS: Final = [
     *(Row(option, value, stored=False) for option, values in REFUSED.items() for value in values),
@@ -291,8 +298,9 @@ def test_the_command_line_says_the_same(row: Row, entrances: Entrances) -> None:
 
 
 def _in_json(row: Row) -> bool:
-    """Whether JSON can say the same: rules and backoffs have another shape there."""
-    other_shape = row.option in ("backoff", "retry_rules") and (row.stored or isinstance(row.value, dict))
+    """Whether JSON can say the same: rules, backoffs and retentions have another shape there."""
+    shaped = row.option in ("backoff", "retry_rules", "retention")
+    other_shape = shaped and (row.stored or isinstance(row.value, dict))
     return _plain(row.value) and not other_shape and not (row.option == "run_at" and row.stored)
 
 

@@ -499,7 +499,7 @@ export interface PartialRequest {
   /** What to do after particular errors; the first rule that fits an error counts. */
   retry_rules?: RetryRule[];
   /** The queue that it waits in; by default as its type's declaration says, or `default`. */
-  queue?: string | null;
+  queue?: string;
   /** When it is due, with its time zone; a moment in the past means now. Not together with `delay_seconds`. */
   run_at?: string | null;
   /** How long until it is due. */
@@ -1200,7 +1200,7 @@ export interface SubmitRequest {
   /** What to do after particular errors; the first rule that fits an error counts. */
   retry_rules?: RetryRule[];
   /** The queue that it waits in; by default as its type's declaration says, or `default`. */
-  queue?: string | null;
+  queue?: string;
   /** When it is due, with its time zone; a moment in the past means now. Not together with `delay_seconds`. */
   run_at?: string | null;
   /** How long until it is due. */

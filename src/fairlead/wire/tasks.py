@@ -206,7 +206,7 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     backoff: RetryPolicy | None = None
     retry_rules: Rules = ()
     """What to do after particular errors; the first rule that fits an error counts."""
-    queue: Name | None = None
+    queue: Annotated[Name, Meta(min_length=1)] | UnsetType = UNSET
     """The queue that it waits in; by default as its type's declaration says, or `default`."""
     run_at: Moment | None = None
     """When it is due, with its time zone; a moment in the past means now. Not together with `delay_seconds`."""
@@ -303,7 +303,7 @@ def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str |
         type=request.type,
         parameters=bytes(request.parameters),
         priority=None if request.priority is None else Priority.parse(request.priority),
-        queue=request.queue or "",
+        queue="" if request.queue is UNSET else request.queue,
         requires=frozenset(request.requires) if request.requires else NO_CAPABILITIES,
         timeout=None if request.timeout is None else span_of("timeout", request.timeout),
         max_retries=request.max_retries,
@@ -329,7 +329,9 @@ def submission_of(request: SubmitRequest, tenant: str | None, traceparent: str |
 def declared_of(request: SubmitRequest) -> Submission:
     """The options of a type, as `request_of` tells them."""
     submission = submission_of(request, request.tenant)
-    return replace(submission, parameters=b"{}", queue=request.queue or DEFAULT_QUEUE, by_name=False)
+    return replace(
+        submission, parameters=b"{}", queue=DEFAULT_QUEUE if request.queue is UNSET else request.queue, by_name=False
+    )
 
 
 def request_of(submission: Submission) -> PartialRequest:
@@ -357,7 +359,7 @@ def template_of(submission: Submission) -> dict[str, Any]:
         "max_crashes": submission.max_crashes,
         "backoff": policy_of(submission.backoff),
         "retry_rules": rules_shown(submission.retry_rules) if submission.retry_rules else (),
-        "queue": submission.queue or None,
+        "queue": submission.queue or UNSET,
         "tenant": submission.tenant,
         "tags": submission.tags,
         "trace": submission.trace,
