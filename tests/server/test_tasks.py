@@ -62,7 +62,7 @@ async def test_a_submit_takes_every_field(service: Service) -> None:
     assert shown.pop("expires_at") == shown["run_at"].replace(":01:00.", ":01:30.")
     assert shown.pop("turn", 0) == 0
     assert shown == {
-        "fair_key": "acme 7",
+        "fair_key": None,
         "expires_seconds": 30.0,
         "retention": {"completed_seconds": 5.0},
         "task_id": answer["task_id"],
