@@ -232,7 +232,7 @@ STRANGE = [
 ]
 
 
-@pytest.mark.parametrize(("function", "message"), STRANGE, ids=str)
+@pytest.mark.parametrize(("function", "message"), STRANGE, ids=lambda each: getattr(each, "__name__", ""))
 async def test_what_json_cannot_hold_is_refused_at_the_first_submit_and_at_the_start_of_a_worker(
     function: Callable[..., Any], message: str
 ) -> None:
