@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -91,6 +92,17 @@ async def test_a_queue_is_shared_by_what_it_says(bench: Bench, fair: str, wishes
     await submit(bench, 1, **wishes[1])
     taken = [task.spec.fair_key for task in await bench.claim(2)]
     assert len(set(taken)) == 2
+
+
+async def test_a_parameter_of_any_length_is_a_fair_key(bench: Bench) -> None:
+    await bench.engine.queues.change("default", fair="parameter:account")
+    chance = random.Random(1)
+    digits = "".join(chance.choice("123456789") for _ in range(4_000))
+    letters = "".join(chr(chance.randrange(0x10000, 0x10FFFF)) for _ in range(4_000))
+    long = [f'{{"account":{digits}}}'.encode(), f'{{"account":"{letters}"}}'.encode()]
+    answers = await bench.engine.submit_many([a_wish(parameters=each) for each in long])
+    assert not [answer for answer in answers if isinstance(answer, Exception)]
+    assert len({task.spec.fair_key for task in await bench.claim(2)}) == 2
 
 
 async def test_who_is_handed_back_is_the_next_of_its_key(bench: Bench) -> None:

@@ -102,16 +102,15 @@ def check_fair(name: str, value: object) -> str:
 
 def _text_of(value: object) -> str | None:
     """A parameter as a fair key; None for what is none, such as an object or an empty text."""
-    if isinstance(value, bool | int | float):
-        return str(value).lower()
-    if not isinstance(value, str) or not value:
+    text = str(value).lower() if isinstance(value, bool | int | float) else value
+    if not isinstance(text, str) or not text:
         return None
-    if len(value) <= TEXT_LIMIT and is_unicode(value):
-        return value
-    # Only where somebody sends texts of any length, and then it is to stay small.
+    if len(text) <= TEXT_LIMIT and is_unicode(text):
+        return text
+    # Only where somebody sends values of any length, and then it is to stay small.
     import hashlib
 
-    return hashlib.blake2b(value.encode(errors="backslashreplace"), digest_size=16).hexdigest()
+    return hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=16).hexdigest()
 
 
 def step_of(weight: float) -> int:
