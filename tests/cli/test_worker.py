@@ -244,6 +244,8 @@ def test_what_handlers_log_carries_their_task_also_from_processes_of_their_own(f
 def test_a_worker_is_recycled_and_leaves_when_nothing_is_left(folder: Folder) -> None:
     folder.write(
         "counting.py",
+        "import atexit\nimport sys\n"
+        'atexit.register(lambda: print("the exit is told", file=sys.stderr))\n'
         'from fairlead import Fairlead\napp = Fairlead("sqlite:///tasks.db")\nran = 0\n\n'
         "@app.task\nasync def count() -> int:\n    global ran\n    ran += 1\n    return ran\n",
     )
@@ -255,6 +257,7 @@ def test_a_worker_is_recycled_and_leaves_when_nothing_is_left(folder: Folder) ->
 
     assert ended.code == 0, ended.err
     assert ended.err.count("beginning again in a fresh process") == 2
+    assert ended.err.count("the exit is told") == 3, "such as Sentry's, which sends what it still has then"
     tasks = [json.loads(line) for line in folder.ok("list", "--json", *store).out.splitlines()]
     shown = [json.loads(folder.ok("show", task["task_id"], "--json", *store).out) for task in tasks]
     assert sorted(each["result"] for each in shown) == [1, 1, 1, 2, 2], "each process counts from one"

@@ -14,7 +14,7 @@ from fairlead.core.task import State
 from fairlead.worker.life import WorkerLife, memory_used
 from fairlead.worker.loop_watch import LoopWatch
 from fairlead.worker.worker import WorkerSettings
-from tests.worker.building import PATIENCE, Crew
+from tests.worker.building import PATIENCE, Crew, eventually
 
 
 async def test_until_empty_runs_all_that_is_ready_and_what_that_submits(crew: Crew) -> None:
@@ -76,6 +76,30 @@ async def test_a_worker_that_uses_too_much_memory_is_to_be_replaced(crew: Crew) 
     await asyncio.wait_for(worker.run(), PATIENCE)
     assert worker.recycles
     assert memory_used() > 1_000_000
+
+
+async def test_a_worker_that_is_asked_to_leave_while_it_recycles_drains_and_is_not_replaced(
+    crew: Crew, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = asyncio.Event()
+
+    async def work() -> str:
+        await release.wait()
+        return "in time"
+
+    caplog.set_level("INFO", "fairlead.worker")
+    crew.handle(work)
+    task = await crew.submit("work")
+    worker = crew.worker(max_tasks=1)
+    running = asyncio.create_task(worker.run())
+    await eventually(lambda: "draining" in caplog.text)
+    is_replaced = [worker.recycles]
+    worker.leave()
+    is_replaced.append(worker.recycles)
+    release.set()
+    await asyncio.wait_for(running, PATIENCE)
+    assert is_replaced == [True, False], "somebody wants it gone"
+    assert (await crew.engine.get(task.id)).status.result == b'"in time"', "it was asked once"
 
 
 async def test_a_worker_without_limits_goes_on() -> None:
@@ -140,3 +164,6 @@ async def test_each_time_is_told_of_once_and_a_short_one_never(caplog: pytest.Lo
     now += 9
     watch.once()
     assert caplog.text.count("blocked") == 2, "nothing ran"
+    watch.close()
+    watch.once()
+    assert caplog.text.count("blocked") == 2, "nobody tells it that the loop comes round"

@@ -57,7 +57,7 @@ class LoopWatch:
         """Look whether the loop is blocked, and warn if it is and nobody has yet."""
         turn_at = self._turn_at
         took = self._clock() - turn_at
-        if took <= BLOCKED or not self._busy.is_set() or self._told_of == turn_at or self._loop is None:
+        if took <= BLOCKED or not self._busy.is_set() or self._told_of == turn_at or self._loop is None or self._ended:
             return
         frame = sys._current_frames().get(self._thread)
         if frame is None or self._turn_at != turn_at:

@@ -165,6 +165,8 @@ class Worker:
         self._watch = LoopWatch(self._named, time.monotonic)
         self._failures = FailureLog()
         self._leaving = asyncio.Event()
+        self._asked = False
+        """Whether somebody asked it to leave: it may do so by itself before."""
         self._leaving_now = asyncio.Event()
         self._beat_failed: Callable[[int], None] = lambda count: None
         if metrics is not None:
@@ -174,12 +176,13 @@ class Worker:
     @property
     def recycles(self) -> bool:
         """Whether it has left for another process to take its place."""
-        return self._life.recycles
+        return self._life.recycles and not self._asked
 
     def leave(self) -> None:
-        """Claim no more and let running tasks end; asked a second time, hand them back at once."""
-        if self._leaving.is_set():
+        """Claim no more and let running tasks end, for good; asked a second time, hand them back at once."""
+        if self._asked:
             self._leaving_now.set()
+        self._asked = True
         self._leaving.set()
         if self._startup is not None:
             self._startup.reschedule(0)
@@ -248,6 +251,8 @@ class Worker:
                 duty.result()
         finally:
             self._leaving.set()
+            # Nothing tells it any more that the loop comes round.
+            self._watch.close()
             for duty in duties:
                 duty.cancel()
             await asyncio.gather(*duties, return_exceptions=True)

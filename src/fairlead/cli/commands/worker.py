@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import faulthandler
 import logging
@@ -147,8 +148,19 @@ def worker(
 
 
 def _begin_again() -> NoReturn:
-    """Run this same command in a fresh process, which has this one's place, number and parent."""
+    """Run this same command in a fresh process, which has this one's place, number and parent.
+
+    What is to be called at the exit is called before, but has a moment only, as when a worker ends.
+    """
     log.info("beginning again in a fresh process")
+    overdue = threading.Timer(_LAST_WORDS, _replace_process)
+    overdue.daemon = True
+    overdue.start()
+    atexit._run_exitfuncs()
+    _replace_process()
+
+
+def _replace_process() -> NoReturn:
     logging.shutdown()
     with contextlib.suppress(Exception):
         sys.stdout.flush()
