@@ -49,7 +49,7 @@ def longer(task: Task, now: Instant, state: State, reason: Reason, cause: Failur
         # The traceback is kept once, in the status: a history of them would dwarf the task.
         failure=replace(cause, traceback=None) if cause else None,
     )
-    return (*status.history, entry)[-HISTORY_LIMIT:]
+    return (*status.history, entry)[-HISTORY_LIMIT:] if status.history else (entry,)
 
 
 def state_before(task: Task) -> State | None:
@@ -233,8 +233,10 @@ def ended(
     cause: Failure | None = None,
 ) -> Status:
     """Nothing more happens to the task by itself, but for being forgotten when its retention ends."""
-    status, started_at = task.status, task.status.started_at
-    forgotten, key_until = now + _retention(task, rules, state), task.spec.key_until
+    spec, status = task.spec, task.status
+    started_at, key_until = status.started_at, spec.key_until
+    kept = None if spec.retention is None else spec.retention.of(state)
+    forgotten = now + (rules.retention.of(state) if kept is None else kept)
     if key_until is not None:
         forgotten = max(forgotten, key_until)
     return replace(
@@ -251,12 +253,6 @@ def ended(
         settled=settled,
         history=longer(task, now, state, reason, cause),
     )
-
-
-def _retention(task: Task, rules: Rules, state: State) -> Span:
-    """How long a task is kept that ended in this state: as it says itself, or else as the settings say."""
-    own = None if task.spec.retention is None else task.spec.retention.of(state)
-    return rules.retention.of(state) if own is None else own
 
 
 def is_late(task: Task, now: Instant) -> bool:

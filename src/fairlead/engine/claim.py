@@ -280,8 +280,11 @@ class Claims:
         for order in claim.queues:
             if order.share is None:
                 continue
-            served = [task.status for task in tasks if task.spec.queue == order.queue]
-            waits = [(status.priority, (status.started_at or status.ready_at) - status.ready_at) for status in served]
+            own = tasks if len(claim.queues) == 1 else [task for task in tasks if task.spec.queue == order.queue]
+            waits = [
+                ((status := task.status).priority, (status.started_at or status.ready_at) - status.ready_at)
+                for task in own
+            ]
             self._passed[order.queue] = passed_after(order.turns, waits)
 
 

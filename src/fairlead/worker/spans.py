@@ -26,9 +26,10 @@ class Traces:
         """By task and attempt: the span, and when the attempt ended. While it is empty there is nothing to tell of."""
 
     def begin(self, task: Task) -> None:
-        """Begin the span of an attempt, as a child of the submit's, and make it the current one."""
-        if not active():
-            return
+        """Begin the span of an attempt, as a child of the submit's, and make it the current one.
+
+        Only where the application traces: its worker asks once for all tasks that it begins together.
+        """
         from opentelemetry import context, trace
 
         spec, status = task.spec, task.status

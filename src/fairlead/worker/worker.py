@@ -18,7 +18,7 @@ from fairlead.core.instant import LATEST, MINUTE, SECOND, seconds
 from fairlead.core.task import Progress, Task
 from fairlead.core.validation import Duration, bad_setting, check_count, check_flag, check_text, setting_of
 from fairlead.engine.engine import Settlement
-from fairlead.engine.runtime.telemetry import Logger
+from fairlead.engine.runtime.telemetry import Logger, active
 from fairlead.storage.values import Beat, Pulse
 from fairlead.worker.attempt import PATIENCE, Attempt, Stop, Threads
 from fairlead.worker.handlers import HandlerPlace, Handlers
@@ -379,11 +379,11 @@ class Worker:
         self._watch.turn()
         self._busy.set()
         self._keeper.hold(tasks)
-        loop = asyncio.get_running_loop()
+        loop, traced = asyncio.get_running_loop(), active()
         for task in tasks:
-            self._start(task, loop)
+            self._start(task, loop, traced)
 
-    def _start(self, task: Task, loop: asyncio.AbstractEventLoop) -> None:
+    def _start(self, task: Task, loop: asyncio.AbstractEventLoop, traced: bool) -> None:
         handler = self._handlers.get(task.spec.type)
         if handler is None:
             # Claims name the types that are known, so this is a source that does not heed them.
@@ -402,13 +402,14 @@ class Worker:
             attempt.equip(self._state, portal_to(loop))
         if self._leaving.is_set():
             attempt.stop(Stop.HAND_BACK)
-        attempt.life = life = loop.create_task(self._live(attempt))
+        attempt.life = life = loop.create_task(self._live(attempt, traced))
         self._lives.add(life)
 
-    async def _live(self, attempt: Attempt) -> None:
+    async def _live(self, attempt: Attempt, traced: bool) -> None:
         """One attempt, until there is something to say of it."""
         try:
-            self._traces.begin(attempt.task)
+            if traced:
+                self._traces.begin(attempt.task)
             outcome = await attempt.run()
             if not attempt.is_left_behind:
                 self._end(attempt, outcome)

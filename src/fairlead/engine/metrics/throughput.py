@@ -111,6 +111,7 @@ class ThroughputMeter:
 
     def count(self, tasks: Sequence[Task], at: Instant) -> None:
         """Count tasks that stand like this after an attempt; one that will be tried again does not count."""
+        turned = not 0 <= at - self._start < _SLICE
         for task in tasks:
             status, queue = task.status, task.spec.queue
             if status.state is COMPLETED:
@@ -120,18 +121,18 @@ class ThroughputMeter:
             else:
                 continue
             worker = worker_of(task)
-            if worker != self._worker or queue != self._queue or not 0 <= at - self._start < _SLICE:
+            if turned or worker != self._worker or queue != self._queue:
                 self._turn_to(worker, queue, at)
+                turned = False
             self._slice[failed] += 1
-            taking = self._taking[status.priority]
+            taking, started_at, ready_at = self._taking[status.priority], status.started_at, status.ready_at
             taking[_ENDED] += 1
-            started_at = status.started_at
             # A clock that went back makes nothing shorter than nothing.
             if started_at is not None:
                 if at > started_at:
                     taking[_TOOK] += at - started_at
-                if started_at > status.ready_at:
-                    taking[_WAITED] += started_at - status.ready_at
+                if started_at > ready_at:
+                    taking[_WAITED] += started_at - ready_at
 
     def total(self, now: Instant) -> Throughput:
         """What was counted for all workers together."""

@@ -105,13 +105,22 @@ class Lanes:
 
     def enter(self, task: Task, lane: Lane) -> None:
         """Index a task as it now stands."""
-        status, task_id = task.status, task.spec.id
         queue = self.queues.get(lane.queue)
         if queue is None:
             queue = self.queues[lane.queue] = QueueLanes()
         line = queue.lanes.get(lane)
         if line is None:
             line = self._new_lane(queue, lane)
+        self._index(queue, line, task.spec.id, task.status)
+
+    def move(self, task_id: TaskId, before: Status, after: Status, lane: Lane) -> None:
+        """Index a task as it now stands that was in this lane, and still is."""
+        queue = self.queues[lane.queue]
+        line = queue.lanes[lane]
+        self._unindex(queue, line, task_id, before)
+        self._index(queue, line, task_id, after)
+
+    def _index(self, queue: QueueLanes, line: ReadyLane, task_id: TaskId, status: Status) -> None:
         state = status.state
         line.counts[state] += 1
         if state is QUEUED:
@@ -120,15 +129,15 @@ class Lanes:
             if line.turns is not None:
                 line.turns.push((status.turn, task_id))
                 line.group.turn_bounds.lower(line, (status.turn, task_id))
-            if not lane.keyed and line.group.bounds.lower(line, place):
+            if not line.lane.keyed and line.group.bounds.lower(line, place):
                 self.offer_group(line.group, place)
+        elif state is EXECUTING:
+            queue.executing += 1
+            self._executing.add(task_id)
         if state in WAITING:
             queue.waiting += 1
         if status.alarm is not None:
             self._alarms.push((status.alarm, task_id))
-        if state is EXECUTING:
-            queue.executing += 1
-            self._executing.add(task_id)
 
     def offer(self, line: ReadyLane, place: Bound) -> None:
         """Take note that a claim may find this in a lane."""
@@ -206,20 +215,23 @@ class Lanes:
         """
         queue = self.queues[lane.queue]
         line = queue.lanes[lane]
+        self._unindex(queue, line, task_id, status)
+        return not any(line.counts.values()) and self._forget(queue, line)
+
+    def _unindex(self, queue: QueueLanes, line: ReadyLane, task_id: TaskId, status: Status) -> None:
         state = status.state
         line.counts[state] -= 1
         if state is QUEUED:
             line.ready.stale()
             if line.turns is not None:
                 line.turns.stale()
+        elif state is EXECUTING:
+            queue.executing -= 1
+            self._executing.discard(task_id)
         if state in WAITING:
             queue.waiting -= 1
         if status.alarm is not None:
             self._alarms.stale()
-        if state is EXECUTING:
-            queue.executing -= 1
-            self._executing.discard(task_id)
-        return not any(line.counts.values()) and self._forget(queue, line)
 
     def _forget(self, queue: QueueLanes, line: ReadyLane) -> bool:
         """Forget a lane without tasks; whether it was the last of its queue."""

@@ -335,17 +335,19 @@ class MemoryStore:
         ]
 
     def _set(self, task: Task, status: Status) -> Task:
-        fair = task.spec.fair is not None
-        if fair:
-            status = self._turns.given(task.spec, task.status, status)
-        changed, task_id = Task(task.spec, status), task.spec.id
+        spec, before = task.spec, task.status
+        if spec.fair is not None:
+            status = self._turns.given(spec, before, status)
+        changed, task_id = Task(spec, status), spec.id
         self._tasks[task_id] = changed
-        if fair:
-            self._turns.left(task.spec, task.status, status)
-        lane = task.lane
-        self._leave(task_id, task.status, lane)
-        self._lanes.enter(changed, lane if status.priority == task.status.priority else changed.lane)
-        if task.spec.concurrency_key is not None:
+        if spec.fair is not None:
+            self._turns.left(spec, before, status)
+        if status.priority is before.priority:
+            self._lanes.move(task_id, before, status, task.lane)
+        else:
+            self._leave(task_id, before, task.lane)
+            self._lanes.enter(changed, changed.lane)
+        if spec.concurrency_key is not None:
             self._keyed.move(task, changed)
         return changed
 
