@@ -332,9 +332,26 @@ def test_what_is_no_middleware_or_lifespan_is_refused() -> None:
     with pytest.raises(InvalidSettings, match="lifespan 5 is not a function"):
         Fairlead("memory://", lifespan=5)  # type: ignore[arg-type]
 
+    async def undecorated(app: Fairlead) -> AsyncIterator[int]:
+        yield 1
+
+    async def yields_nothing(app: Fairlead) -> int:
+        return 1
+
+    @asynccontextmanager
+    async def takes_nothing() -> AsyncIterator[int]:
+        yield 1
+
+    for lifespan in (undecorated, yields_nothing):
+        with pytest.raises(InvalidSettings, match="write @asynccontextmanager above its async def"):
+            Fairlead("memory://", lifespan=lifespan)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSettings, match=r"takes_nothing cannot be called with the app: too many .* one argument"):
+        Fairlead("memory://", lifespan=takes_nothing)  # type: ignore[arg-type]
+
 
 async def test_a_lifespan_that_cannot_be_entered_ends_the_worker() -> None:
-    async def lifespan(app: Fairlead) -> AsyncIterator[int]:
+    @contextmanager
+    def lifespan(app: Fairlead) -> Iterator[int]:
         yield 1
 
     app = Fairlead("memory://", lifespan=lifespan)  # type: ignore[arg-type]

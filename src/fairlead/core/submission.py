@@ -127,6 +127,8 @@ def check_declaration(declaration: Declaration) -> Declaration:
     _check_names("computed", declaration.computed, tuple)
     if len(declaration.schema) > MOST_SCHEMA:
         raise PayloadTooLarge("schema", len(declaration.schema), MOST_SCHEMA)
+    if declaration.schema.strip()[:1] not in (b"", b"{"):
+        raise InvalidTask("parameters_schema", "parameters_schema is not a JSON object; leave it out if there is none")
     if len(declaration.worker) > _LONGEST_WORKER:
         raise InvalidTask("worker_id", f"worker_id has {len(declaration.worker)} characters; {_LONGEST_WORKER} at most")
     return declaration

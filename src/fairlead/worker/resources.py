@@ -73,10 +73,8 @@ class Resources:
     def __init__(
         self, app: object = None, lifespan: Lifespan | None = None, middleware: Iterable[Middleware] = ()
     ) -> None:
-        if lifespan is not None and not callable(lifespan):
-            raise InvalidSettings(
-                f"lifespan {shown(lifespan)} is not a function; write an @asynccontextmanager that takes the app"
-            )
+        if lifespan is not None:
+            _check_lifespan(lifespan)
         self.middleware: Sequence[Any] = several_of("middleware", middleware, "write [Errors()]", bad_setting)
         for each in self.middleware:
             if not isinstance(each, Middleware):
@@ -130,6 +128,24 @@ class Resources:
         except Exception as error:
             blame(error, name)
             raise
+
+
+def _check_lifespan(lifespan: Lifespan) -> None:
+    """Raise InvalidSettings for what can be seen to be no lifespan, before any worker starts."""
+    if not callable(lifespan):
+        raise InvalidSettings(
+            f"lifespan {shown(lifespan)} is not a function; write an @asynccontextmanager that takes the app"
+        )
+    name = f"the lifespan {name_of(lifespan)}"
+    if inspect.isasyncgenfunction(lifespan) or inspect.iscoroutinefunction(lifespan):
+        raise InvalidSettings(f"{name} cannot be entered; write @asynccontextmanager above its async def, and yield")
+    try:
+        inspect.signature(lifespan).bind(None)
+    except TypeError as error:
+        raise InvalidSettings(f"{name} cannot be called with the app: {error}; have it take one argument") from None
+    except ValueError:
+        # A class written in C may keep its signature to itself.
+        return
 
 
 NO_RESOURCES: Final = Resources()

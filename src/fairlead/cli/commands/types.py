@@ -82,7 +82,7 @@ def remove(task_type: TaskType, /, *, common: CommonWithStore = COMMON_WITH_STOR
 
 def _options(declaration: Declaration) -> dict[str, str]:
     """What is said of the options, beside the queue."""
-    said = msgspec.to_builtins(type_shown(declaration).options)
+    said = msgspec.json.decode(msgspec.json.encode(type_shown(declaration).options))
     return {
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
         for name, value in said.items()
