@@ -173,6 +173,10 @@ def test_a_list_may_be_given_as_such_or_with_commas(queues: object, tmp_path: Pa
     assert read(tmp_path, flags={"queues": queues}).queues == ("a", "b")
 
 
+def test_queues_may_have_weights_by_which_they_share_a_worker(tmp_path: Path) -> None:
+    assert read(tmp_path, flags={"queues": "web=3, bulk=0.5,rest"}).queues == ("web=3", "bulk=0.5", "rest")
+
+
 def test_a_flag_of_none_was_not_given(tmp_path: Path) -> None:
     assert read(tmp_path, "concurrency = 7", {"concurrency": None}).concurrency == 7
 

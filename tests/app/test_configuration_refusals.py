@@ -79,6 +79,7 @@ def test_an_unknown_key_is_not_hidden_by_a_stronger_source(tmp_path: Path) -> No
         ("payload_limit", "1", "use a whole number of bytes, 2 or more"),
         ("queues", "a b", "use a list of names"),
         ("queues", ",", "use a list of names"),
+        ("share", "some", "use rank, all or strict"),
         ("capabilities", "gpu/1", "use a list of names"),
         ("store", " ", "use text"),
     ],
@@ -92,6 +93,13 @@ def test_a_wrong_value_names_the_key_the_value_its_origin_and_the_remedy(
     ):
         assert f"{key} cannot be {value!r} (from {origin})" in says
         assert remedy in says
+
+
+@pytest.mark.parametrize("weight", ["", "0", "-1", "nan", "1e9", "x"])
+def test_a_queue_has_a_weight_or_none(weight: str, tmp_path: Path) -> None:
+    says = refusal(tmp_path, flags={"queues": f"web={weight},bulk"})
+    assert "(from --queues): weight of queue web" in says
+    assert "use a number from 0.01 to 100" in says
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+from collections import Counter
 
 import httpx
 import pytest
@@ -154,6 +155,30 @@ def test_the_built_in_handlers_need_no_app(folder: Folder) -> None:
         assert (answer["result"], answer["status"]) == ("hi", "completed")
         worker.send(signal.SIGTERM)
         assert worker.wait() == 0
+
+
+def test_queues_share_a_worker_by_their_weights(folder: Folder) -> None:
+    folder.write("shared.py", _SAYS)
+    lines = [{"task_type": "say", "queue": name, "parameters": {"word": name}} for name in ["bulk"] * 12 + ["web"] * 12]
+    folder.write("lines", "\n".join(map(json.dumps, lines)))
+    folder.quick("submit", "--from-file", "lines")
+    flags = ("--queues", "web=3,bulk=1", "--share", "all", "--concurrency", "1", "--until-empty")
+    with folder.start("worker", "shared:app", *flags) as worker:
+        assert worker.wait() == 0
+    assert Counter((folder.path / "said").read_text().split()[:16]) == {"web": 12, "bulk": 4}
+
+
+_SAYS = """
+from fairlead import Fairlead
+
+app = Fairlead()
+
+
+@app.task
+def say(word: str) -> None:
+    with open("said", "a") as said:
+        print(word, file=said)
+"""
 
 
 def test_flags_reach_an_app_that_leaves_them_to_the_configuration_and_its_child_processes(folder: Folder) -> None:

@@ -102,3 +102,5 @@ def test_what_makes_no_sense_is_refused() -> None:
         shares_of(["web", "bulk"], "some")
     with pytest.raises(InvalidSettings, match="has a weight, which says nothing in strict order"):
         shares_of(["web=3", "bulk"], "strict")
+    with pytest.raises(InvalidSettings, match="queue 'web' has two weights, 3 and 1; leave one out"):
+        shares_of(["web=3", "web"], None)

@@ -24,6 +24,7 @@ from fairlead.core.instant import Span, span
 from fairlead.core.queues.admission import STANDARD, AdmissionSettings, Tiers
 from fairlead.core.queues.limits import Rate
 from fairlead.core.queues.order import HeadStart, Policy, Promote, Strict, Weighted
+from fairlead.core.queues.shares import shares_of
 from fairlead.core.retry import Backoff
 from fairlead.core.secret_mask import masked
 from fairlead.core.settings import (
@@ -343,8 +344,8 @@ def _converted(said: _Said) -> Any:
         converted = msgspec.convert(value, key.type, strict=typed)
         if isinstance(key.default, tuple):
             _check_names(key, converted)
-    except (msgspec.ValidationError, InvalidTask, ValueError) as error:
-        reason = f": {error}" if isinstance(error, InvalidTask) else ""
+    except (msgspec.ValidationError, InvalidTask, InvalidSettings, ValueError) as error:
+        reason = f": {error}" if isinstance(error, InvalidTask | InvalidSettings) else ""
         raise InvalidSettings(
             f"{key.name} cannot be {shown(_shown(key, said.value))} (from {said.origin}){reason}; use {key.remedy}"
         ) from None
@@ -354,7 +355,7 @@ def _converted(said: _Said) -> Any:
 def _check_names(key: Key, names: tuple[str, ...]) -> None:
     if key.default and not names:
         raise ValueError("a list that must not be empty")
-    for name in names:
+    for name in shares_of(names, None)[0] if key.name == "queues" else names:
         check_name(key.name, name)
 
 

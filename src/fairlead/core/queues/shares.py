@@ -53,7 +53,11 @@ def shares_of(queues: Sequence[object], share: str | None) -> tuple[list[str], W
         name, separator, said = str(text).partition("=")
         if separator and among is SharedAmong.STRICT:
             raise InvalidSettings(f"queue {shown(text)} has a weight, which says nothing in strict order; leave it out")
-        weights[name] = check_weight(f"weight of queue {name}", _number(said)) if separator else 1
+        weight = check_weight(f"weight of queue {name}", _number(said)) if separator else 1
+        if weights.setdefault(name, weight) != weight:
+            raise InvalidSettings(
+                f"queue {shown(name)} has two weights, {weights[name]:g} and {weight:g}; leave one out"
+            )
     is_said = among is not None or any("=" in str(text) for text in queues)
     return [*weights], WorkerShares(weights, among or SharedAmong.RANK) if is_said and len(weights) > 1 else None
 
