@@ -77,3 +77,16 @@ async def test_nor_by_a_schedule(doors: Doors) -> None:
     wish = {"name": "s", "cron": "* * * * *", "task": task}
     made = await doors.call("POST", "/api/v1/schedules", key=key, json=wish)
     assert (made.status, made.json["field"]) == (403, "fair_key")
+
+
+async def test_nor_by_what_its_workers_publish_of_a_type(doors: Doors) -> None:
+    types = {"types": [{"options": {"task_type": "echo", "fair_key": "made up", "max_retries": 7}}]}
+    bound = (await doors.key(Role.WORK, tenant="acme", name="a")).text
+    free = (await doors.key(Role.ADMIN, name="b")).text
+    assert (await doors.call("PUT", "/api/v1/task-types", key=bound, json=types)).status == 200
+    task_id = (await submit(doors, free, tenant="acme")).json["task_id"]
+    shown = (await doors.call("GET", f"/api/v1/tasks/{task_id}", key=free)).json
+    assert (shown["fair_key"], shown["max_retries"]) == ("acme", 7)
+    assert (await doors.call("PUT", "/api/v1/task-types", key=free, json=types)).status == 200
+    task_id = (await submit(doors, free, tenant="umbrella")).json["task_id"]
+    assert (await doors.call("GET", f"/api/v1/tasks/{task_id}", key=free)).json["fair_key"] == "made up"

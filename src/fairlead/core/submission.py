@@ -134,9 +134,14 @@ def check_declaration(declaration: Declaration) -> Declaration:
     return declaration
 
 
-def declared_options(declared: Submission) -> Mapping[str, Any]:
-    """The options that a declaration gives to submits by name."""
-    return {name: said for name, default in _FILLED.items() if (said := getattr(declared, name)) != default}
+def declared_options(declaration: Declaration) -> Mapping[str, Any]:
+    """The options that a declaration gives to submits by name; who is bound to a tenant declares no fair key."""
+    options = {
+        name: said for name, default in _FILLED.items() if (said := getattr(declaration.submission, name)) != default
+    }
+    if declaration.tenant is not None:
+        options.pop("fair_key", None)
+    return options
 
 
 def filled(submission: Submission, options: Mapping[str, Any]) -> Submission:

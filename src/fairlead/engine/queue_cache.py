@@ -260,9 +260,7 @@ class QueueCache:
         self.paused_types = frozenset(record.name for record in types)
         self.paused_workers = frozenset(record.name for record in workers)
         self.limits = {name: limits for name, own in queues if (limits := own.limits) is not None}
-        self._declared = {
-            (each.tenant, each.submission.type): declared_options(each.submission) for each in declared.values
-        }
+        self._declared = {(each.tenant, each.submission.type): declared_options(each) for each in declared.values}
         self.tenants = {name: own.tenant for name, own in queues if own.tenant is not None}
         self.fair = {name: rule for name, own in queues if (rule := own.fair_rule) is not None}
         self.tiers = {name: tiers for name, own in queues if (tiers := own.tiers) is not None}
