@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from fairlead import Fairlead, InvalidSettings, InvalidTask
+from fairlead import CircuitSettings, Fairlead, InvalidSettings, InvalidTask
 
 
 class Colour(enum.Enum):
@@ -215,11 +215,17 @@ def test_arguments_without_a_name_are_refused_when_the_task_is_defined() -> None
 async def test_an_annotation_that_cannot_be_used_is_refused_before_a_worker_starts() -> None:
     app = Fairlead("memory://")
 
+    @app.cron("* * * * *")
     @app.task
+    async def well() -> None: ...
+
+    @app.task(circuit=CircuitSettings())
     async def take(value: Undefined) -> None: ...  # type: ignore[name-defined] # noqa: F821
 
     with pytest.raises(InvalidSettings, match=r"take: name 'Undefined' is not defined; annotations must name types"):
         await app.worker()
+    declared = (await app.schedules.all(), await app.circuits.all(), await app.types.all())
+    assert not any(declared), "a version that cannot run changes nothing for those that do"
 
 
 async def test_a_result_that_is_not_what_its_annotation_says_is_an_error_of_its_own() -> None:

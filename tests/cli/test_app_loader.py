@@ -18,6 +18,7 @@ FILES = {
     "broken.py": "import nosuch\n",
     "syntax.py": "def app(:\n",
     "raising.py": "def f():\n    raise RuntimeError('boo')\nf()\n",
+    "exiting.py": "import sys\nfrom harbour import app\nsys.exit(0)\n",
     "pier/__init__.py": "class holder:\n    from harbour import app\n",
     "own.py": "from fairlead import Fairlead, Settings\napp = Fairlead(settings=Settings(payload_limit=99))\n",
 }
@@ -59,6 +60,10 @@ def find(place: str, **flags: object) -> Fairlead:
         ("broken:app", r"cannot be imported: ModuleNotFoundError: No module named 'nosuch' \(.*broken.py, line 1\)"),
         ("syntax:app", r"cannot be imported: SyntaxError: .* \(.*syntax.py, line 1\)"),
         ("raising:app", r"cannot be imported: RuntimeError: boo \(.*raising.py, line 2\)"),
+        (
+            "exiting:app",
+            r"cannot be imported: SystemExit: 0 \(.*exiting.py, line 3\); put what .* under if __name__ ==",
+        ),
     ],
 )
 def test_a_mistake_names_what_is_near(place: str, complaint: str) -> None:

@@ -240,6 +240,8 @@ class Fairlead(Producer):
             check_type("settings", settings, WorkerSettings, "write WorkerSettings(…)", bad_setting)
         if not self.handlers.types:
             raise InvalidSettings("the app has no task types, so a worker has nothing to do; add one with @app.task")
+        # What cannot be run is not declared in the store either.
+        self.handlers.check()
         # A keeper process waits for what comes over a pipe, which is not possible there.
         keeper_process = keeper_process and sys.platform != "win32"
         source: Source

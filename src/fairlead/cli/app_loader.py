@@ -27,6 +27,10 @@ BUILTIN: Final = "builtin"
 """Instead of MODULE:APP: the built-in handlers."""
 
 
+class AskedToLeave(SystemExit):
+    """What a signal ends the program with, in whatever it is just doing."""
+
+
 def load_app(place: str, configuration: Configuration, observers: tuple[Observer, ...]) -> Fairlead:
     """The app at `module:attribute`, on the configured store; raises InvalidSettings, with near misses, if none is."""
     if place == BUILTIN:
@@ -54,6 +58,12 @@ def _import(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidSettings(_missing(name, error.name)) from None
         raise InvalidSettings(_broken(name, error)) from None
+    except AskedToLeave:
+        raise
+    except SystemExit as error:
+        raise InvalidSettings(
+            f"{_broken(name, error)}; put what is to run when it is the program under if __name__ == '__main__'"
+        ) from None
     except Exception as error:
         raise InvalidSettings(_broken(name, error)) from None
 
@@ -74,7 +84,7 @@ def _as_module(name: str) -> str:
     return os.path.normpath(name).removesuffix(".py").strip("./").replace("/", ".")
 
 
-def _broken(name: str, error: Exception) -> str:
+def _broken(name: str, error: BaseException) -> str:
     """What an import of the user's own code raised, and where in that code."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     if isinstance(error, SyntaxError) and error.filename:

@@ -23,7 +23,7 @@ from fairlead.app.app import Fairlead
 from fairlead.app.config import Configuration
 from fairlead.app.config_keys import KEYS
 from fairlead.cli import options
-from fairlead.cli.app_loader import BUILTIN, load_app
+from fairlead.cli.app_loader import BUILTIN, AskedToLeave, load_app
 from fairlead.cli.options import COMMON_WITH_STORE, CommonWithStore, Shared, configured, export
 from fairlead.core.errors import InvalidSettings
 from fairlead.core.secret_mask import masked
@@ -255,7 +255,7 @@ def _supervise(processes: int) -> int:
 
 
 def leave_at_once(number: int, frame: object) -> NoReturn:
-    sys.exit(0)
+    raise AskedToLeave(0)
 
 
 MISUSED: Final = 2
