@@ -90,3 +90,14 @@ async def test_nor_by_what_its_workers_publish_of_a_type(doors: Doors) -> None:
     assert (await doors.call("PUT", "/api/v1/task-types", key=free, json=types)).status == 200
     task_id = (await submit(doors, free, tenant="umbrella")).json["task_id"]
     assert (await doors.call("GET", f"/api/v1/tasks/{task_id}", key=free)).json["fair_key"] == "made up"
+
+
+async def test_a_schedule_of_before_is_refused_and_says_why(doors: Doors) -> None:
+    bound = (await doors.key(Role.ADMIN, name="a", tenant="acme")).text
+    free = (await doors.key(Role.ADMIN, name="b")).text
+    wish = {"name": "s", "cron": "* * * * *", "task": {"task_type": "echo", "queue": "free", "fair_key": "made up"}}
+    assert (await doors.call("POST", "/api/v1/schedules", key=bound, json=wish)).status == 201
+    await doors.call("PATCH", "/api/v1/queues/free", key=free, json={"fair": "tenant"})
+    said = await doors.call("POST", "/api/v1/schedules/s/run", key=bound)
+    assert said.status == 422
+    assert said.json["detail"].startswith("the task of schedule 's' is refused: a key that is bound to a tenant")

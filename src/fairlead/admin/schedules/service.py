@@ -163,6 +163,8 @@ class Schedules:
         (task,) = await self._store.get([task_id])
         if task is None:
             stood = (await self._get(name)).entry.status
+            if stood.failure is not None and all(fire.task != task_id for fire in stood.pending):
+                raise InvalidSchedule("task", f"the task of schedule {name!r} is refused: {stood.failure}")
             raise StoreUnavailable(
                 f"the task of schedule {name!r} is not submitted yet: {stood.failure or 'its queue is full'}; it will "
                 f"be as soon as possible"
