@@ -79,11 +79,26 @@ async def test_the_sentence_says_who_shares_the_line_and_who_is_ahead(bench: Ben
     *_, last = await submit(bench, 4, tenant="acme")
     told = await bench.engine.explain(last.id)
     assert turns_of(told).text == (
-        "5 tenants share this line, acme gets 1 turn in 5; 16 tasks of others and 3 of its own are ahead"
+        "5 tenants share this line, acme gets 1 turn in 5; 19 tasks are ahead, about 3 of them its own"
     )
     data = turns_of(told).data
     assert (data["keys"], data["turn_in"], data["ahead_of_others"], data["ahead_of_own"]) == (5, 5.0, 16, 3)
     assert told.line is not None and told.line.position == 20 and told.line.exact
+
+
+async def test_how_many_of_its_own_are_ahead_is_exact_only_where_none_can_be_missing(bench: Bench) -> None:
+    await bench.engine.queues.change("default", fair="tenant")
+    await submit(bench, 9, tenant="umbrella")
+    first, *others, last = await submit(bench, 9, tenant="acme")
+    for task in others:
+        await bench.engine.cancel(task.id)
+    told = await bench.engine.explain(last.id)
+    assert told.line is not None and told.line.exact
+    assert turns_of(told).data["exact"] is False and "about 1 of them its own" in turns_of(told).text
+    await bench.engine.cancel(first.id)
+    told = await bench.engine.explain(last.id)
+    assert turns_of(told).data["exact"] is True
+    assert "9 tasks of others and 0 of its own are ahead" in turns_of(told).text
 
 
 async def test_weights_are_part_of_it(bench: Bench) -> None:

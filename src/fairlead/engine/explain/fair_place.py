@@ -44,7 +44,9 @@ class FairPlace(Struct, frozen=True, kw_only=True):
     starts_in: float
     """Its key has one of so many starts of the line."""
     own: int
-    """How many of those ahead have its key."""
+    """How many of those ahead have its key, if these are as far apart as turns of its weight."""
+    own_exact: bool
+    """Whether it is known how far apart they are: cancels leave gaps, and others may have been given another weight."""
     others: int
     """How many have another, or a more urgent priority."""
 
@@ -78,6 +80,7 @@ async def fair_place(store: Store, sight: Sight, rule: FairRule | None) -> FairP
         keys=known.keys,
         starts_in=_starts_in(key, task, known, rule, unkeyed=depth > 0),
         own=own,
+        own_exact=key is None or known.waiting.get(key, 1) <= 1,
         others=max(0, ahead - own),
     )
 
@@ -91,6 +94,8 @@ def fair_cause(place: FairPlace, line: LinePlace, by: str) -> Cause:
     shared = f"{count:,} {words} share{'s' if count == 1 else ''} this line, {gets}"
     about = "" if line.exact else "about "
     ahead = f"{place.others:,} tasks of others and {place.own:,} of its own are ahead"
+    if not place.own_exact:
+        ahead = f"{place.others + place.own:,} tasks are ahead, about {place.own:,} of them its own"
     return Cause(
         CauseCode.TAKES_TURNS,
         f"{shared}; {about}{ahead}",
@@ -100,7 +105,7 @@ def fair_cause(place: FairPlace, line: LinePlace, by: str) -> Cause:
             "turn_in": round(place.starts_in, 3),
             "ahead_of_others": place.others,
             "ahead_of_own": place.own,
-            "exact": line.exact,
+            "exact": line.exact and place.own_exact,
         },
     )
 
