@@ -263,8 +263,12 @@ def _made(thing: type) -> str:
 
 def _signature(name: str, member: Any) -> str:
     overloads = get_overloads(member) if isinstance(member, FunctionType) else []
+    return "\n".join(dict.fromkeys(_one_signature(name, each) for each in overloads or [member]))
+
+
+def _one_signature(name: str, member: Any) -> str:
     try:
-        signature = inspect.signature(overloads[-1] if overloads else member)
+        signature = inspect.signature(member)
     except (TypeError, ValueError):
         return f"{name}(…)"
     parameters = [each for each in signature.parameters.values() if each.name != "self"]
@@ -286,7 +290,8 @@ def _parameter(parameter: inspect.Parameter) -> str:
     said = f"{stars}{parameter.name}{f': {parameter.annotation}' if typed else ''}"
     if parameter.default is inspect.Parameter.empty:
         return said
-    default = re.sub(r"<[^>]*>|\w+\(.{60,}\)", "…", f"{parameter.default!r}").replace("'", '"')
+    default = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", f"{parameter.default!r}")
+    default = re.sub(r"<[^>]*>|\w+\(.{60,}\)", "…", default).replace("'", '"')
     return f"{said} = {default}" if typed else f"{said}={default}"
 
 

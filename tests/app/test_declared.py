@@ -239,7 +239,7 @@ async def test_an_annotation_that_means_nothing_is_an_error_of_ours(annotation: 
     task = app.task(odd)
     with pytest.raises(InvalidSettings, match=r"task .*odd: .*; (annotat|use)"):
         await app.worker()
-    with pytest.raises(InvalidSettings, match=r"task .*odd: .*; (annotat|use)"):
+    with pytest.raises(InvalidTask, match=r"task .*odd: .*; (annotat|use)"):
         task.call(5)
 
 

@@ -28,3 +28,13 @@ def test_something_is_said_of_each() -> None:
 
 def test_nothing_private_is_told_of() -> None:
     assert re.findall(r"^#### .+\._\w+", PAGE.read_text("utf-8"), flags=re.MULTILINE) == []
+
+
+def test_every_way_to_call_is_shown_and_every_option_told() -> None:
+    page = PAGE.read_text("utf-8")
+    assert "group(calls: Iterable[Step], *, callback: Call[R]) -> Chain[R]\ngroup(" in page
+    options = page.partition("\n### Options\n")[2].partition("\n### ")[0]
+    untold = [line for line in options.splitlines() if line.startswith("- `") and "` – " not in line]
+    # A long type is told of on the next line.
+    assert [line for line in untold if line.endswith("`")] == []
+    assert "microseconds" in page.partition("\n### Submission\n")[2].partition("\n### ")[0]

@@ -63,8 +63,11 @@ class Options(TypedDict, total=False):
     timeout: Duration
     """How long an attempt may take: seconds, or a timedelta."""
     max_retries: int
+    """How many times it is tried again after an attempt that failed."""
     max_crashes: int
+    """How many of its attempts may be lost with their process before it is a dead letter."""
     backoff: Backoff
+    """How long it waits before each retry."""
     retry_rules: Mapping[type[BaseException] | str, RetryRule | Literal["reject"]]
     """What becomes of a task after single kinds of errors, by type or by name: the first that fits an error counts."""
     delay: Duration
@@ -72,9 +75,13 @@ class Options(TypedDict, total=False):
     run_at: datetime
     """When the task is due; must have a time zone."""
     idempotency_key: str
+    """A second submit with this key to the same queue gives the first one's task."""
     tenant: str
+    """On whose behalf it runs."""
     tags: Iterable[str]
+    """Words to find it by."""
     trace: str
+    """The W3C traceparent of what it belongs to, or another text that its handler gets as its trace."""
     concurrency_key: str | Callable[..., str]
     """Tasks of one queue that share it run one at a time; a function makes it of the task's arguments."""
     fair_key: str

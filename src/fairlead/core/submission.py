@@ -57,7 +57,10 @@ BATCH_AFTER_LIMIT: Final = 20_000
 
 
 class Submission(Struct, frozen=True, kw_only=True, gc=False):
-    """A producer's wish; what is left None is filled in from the settings."""
+    """A producer's wish; what is left None is filled in from the settings.
+
+    Spans and instants are whole microseconds here, not seconds: a timeout of a minute is 60_000_000.
+    """
 
     type: str
     parameters: bytes = b"{}"
