@@ -69,13 +69,29 @@ async def test_a_worker_begins_no_more_tasks_than_it_may_and_is_to_be_replaced(c
 
 
 async def test_a_worker_that_uses_too_much_memory_is_to_be_replaced(crew: Crew) -> None:
+    kept: list[bytes] = []
+
+    async def work() -> None:
+        kept.append(b"x" * 100_000_000)
+
+    crew.handle(work)
+    await crew.submit("work")
+    worker = crew.worker(max_memory=memory_used() + 50_000_000)
+    await asyncio.wait_for(worker.run(), PATIENCE)
+    assert worker.recycles
+    assert memory_used() > len(kept[0])
+
+
+async def test_a_worker_that_may_not_even_begin_is_refused_and_not_replaced_for_ever(crew: Crew) -> None:
     async def work() -> None: ...
 
     crew.handle(work)
-    worker = crew.worker(max_memory=1)
-    await asyncio.wait_for(worker.run(), PATIENCE)
-    assert worker.recycles
-    assert memory_used() > 1_000_000
+    task = await crew.submit("work")
+    worker = crew.worker(max_memory=200)
+    with pytest.raises(InvalidSettings, match=r"max_memory 200 is less than the [\d,]+ bytes that this worker uses"):
+        await asyncio.wait_for(worker.run(), PATIENCE)
+    assert not worker.recycles
+    assert (await crew.engine.get(task.id)).state is State.QUEUED
 
 
 async def test_a_worker_that_is_asked_to_leave_while_it_recycles_drains_and_is_not_replaced(

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from fairlead.core.errors import InvalidSettings
 from fairlead.engine.runtime.telemetry import Logger
 
 log = Logger("fairlead.worker")
@@ -45,7 +46,12 @@ class WorkerLife:
         self._over.set()
 
     async def keep(self) -> None:
-        """Return when the worker is to leave."""
+        """Return when the worker is to leave; raises InvalidSettings where another process would leave at once, too."""
+        if self._max_memory is not None and (used := memory_used()) > self._max_memory:
+            raise InvalidSettings(
+                f"max_memory {self._max_memory:,} is less than the {used:,} bytes that this worker uses before its "
+                f"first task; allow it more"
+            )
         while self._max_memory is not None and not self._over.is_set():
             used = memory_used()
             if used > self._max_memory:
