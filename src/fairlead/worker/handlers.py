@@ -201,7 +201,7 @@ class Signature:
                 raise ValueError(f"{odd[1]} is not a number that JSON has - at `{odd[0]}`")
             check_text(parameters)
             if self._is_direct:
-                self._decoder.decode(parameters)
+                self._read(parameters)
             else:
                 self._values(parameters)
         except (TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -388,8 +388,8 @@ def check_text(encoded: bytes) -> None:
 
 def odd_number(value: object, encoded: bytes) -> tuple[str, float] | None:
     """The path to a number of a value that is infinite or none at all, and that number."""
-    # Where the encoder wrote no `null` there is none, and next to nothing to pay.
-    if _NULL not in encoded or not _holds_odd_number(value):
+    # Where the encoder wrote no `null` there is none, and next to nothing to pay: `in` would first try it as a number.
+    if encoded.find(_NULL) < 0 or not _holds_odd_number(value):
         return None
     waiting = [("$", value)]
     while waiting:
