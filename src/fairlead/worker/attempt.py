@@ -52,19 +52,20 @@ class Stop(enum.Enum):
 class Attempt:
     """One run of one task. `run` is called once; `stop` may be called at any time, from the event loop."""
 
-    # How every attempt stands at first: said of the class, it need not be said of each.
-    life: asyncio.Task[None] | None = None
+    # How every attempt stands at first: said of the class, it need not be said of each. What is set of every attempt in
+    # the end is named when it is made all the same: what Python first sees later takes each of them a dictionary.
+    life: asyncio.Task[None] | None
     """What `run` runs in, and `stop` may cancel; set before that begins."""
     deadline = math.inf
     """When the attempt is to be stopped, on the monotonic clock; not yet while its process gets ready."""
-    error: BaseException | None = None
+    error: BaseException | None
     """What the handler raised, if that is known here and how it ended."""
     is_left_behind = False
     """Whether its outcome was said already, and nothing is to be said when its handler ends after all."""
     _in_thread = False
     _stop: Stop | None = None
     _stopped_at = math.inf
-    _running: asyncio.Task[None] | None = None
+    _running: asyncio.Task[None] | None
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class Attempt:
         self._threads = threads
         self._cells = cells
         self._on_free = on_free
+        self.life = self.error = self._running = None
         if handler.place is not _PROCESS:
             self.deadline = time.monotonic() + task.status.timeout / SECOND
 

@@ -50,7 +50,7 @@ class TaskContext:
     """One attempt, as its handler sees it."""
 
     # How every attempt stands at first: said of the class, it need not be said of each.
-    cancel_asked = False
+    cancel_asked: bool
     """Whether the attempt should stop: cancel was asked, its time is up, or its lease is lost."""
     reported = False
     """Set by a middleware that has reported the error of the attempt: the log's record of it says so in turn."""
@@ -71,6 +71,8 @@ class TaskContext:
     ) -> None:
         """`judge` says how an attempt of the handler ends that raises an error."""
         self._task = task
+        # Set of each when it ends, so it is named here: see `Attempt`.
+        self.cancel_asked = False
         self._report = report
         self._handler: HasResources = handler
         self._judge: Callable[[Any, BaseException], Outcome] = judge
