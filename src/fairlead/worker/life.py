@@ -45,13 +45,16 @@ class WorkerLife:
             log.info("leaving: %s", why)
         self._over.set()
 
-    async def keep(self) -> None:
-        """Return when the worker is to leave; raises InvalidSettings where another process would leave at once, too."""
+    def check(self) -> None:
+        """Raise InvalidSettings if the worker is over before its first task, as each that takes its place would be."""
         if self._max_memory is not None and (used := memory_used()) > self._max_memory:
             raise InvalidSettings(
                 f"max_memory {self._max_memory:,} is less than the {used:,} bytes that this worker uses before its "
                 f"first task; allow it more"
             )
+
+    async def keep(self) -> None:
+        """Return when the worker is to leave."""
         while self._max_memory is not None and not self._over.is_set():
             used = memory_used()
             if used > self._max_memory:

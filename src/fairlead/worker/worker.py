@@ -229,6 +229,7 @@ class Worker:
             yield
 
     async def _work(self) -> None:
+        self._life.check()
         await self._keeper.start(self._heard, self._beat_failed)
         self._watch.start()
         registration = Registration(self._source, self._slots, lambda: len(self._attempts), self._beat_failed)
