@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Awaitable, Callable
 from types import FrameType
@@ -32,11 +33,14 @@ async def calls(operation: Callable[[], Awaitable[Result]]) -> tuple[int, Result
         nonlocal count
         count += event in ("call", "c_call")
 
+    # A collection of garbage calls what other tests of the process have hooked into it.
+    gc.disable()
     sys.setprofile(called)
     try:
         result = await operation()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count, result
 
 
