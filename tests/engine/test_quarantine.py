@@ -243,5 +243,5 @@ async def test_the_more_there_is_to_count_the_more_seldom_it_is_counted() -> Non
 
 
 def test_every_kind_that_is_decoded_can_be_restored() -> None:
-    kinds = "circuit feed key lost operation promoted queue schedule session throughput upgrade worker"
+    kinds = "circuit declaration feed key lost operation promoted queue schedule session throughput upgrade worker"
     assert sorted(FORMS) == kinds.split()

@@ -42,7 +42,7 @@ from fairlead.core.queues.queue import QueueSettings
 from fairlead.core.retry import Backoff, RetryRule
 from fairlead.core.schedule import Schedule, ScheduleEntry, ScheduleStatus, check
 from fairlead.core.settings import Defaults, PriorityDefaults, Retention, Rules, Settings
-from fairlead.core.submission import Submission, accept
+from fairlead.core.submission import Declaration, Submission, accept
 from fairlead.core.task import Failure, Progress, Spec, Status, Task
 from fairlead.core.tenancy import Role, Upgrade
 from fairlead.engine import scheduler, worker_records, worker_tasks
@@ -172,6 +172,7 @@ FORMS: Final = _forms()
 RECORDS: Final[dict[str, type[Struct] | type[int] | type[bytes]]] = {
     "queue": QueueSettings,
     "circuit": Circuit,
+    "declaration": Declaration,
     "schedule": ScheduleEntry,
     "operation": Operation,
     "worker": WorkerRecord,
@@ -201,7 +202,7 @@ def _decoded(code: str) -> Iterator[str]:
 DECODED: Final = {
     # Held by `Form.write`, below.
     *("QueueSettings", "Circuit", "ScheduleEntry", "Operation", "WorkerRecord", "_Counted", "LostNote", "ApiKey"),
-    *("SessionRecord", "Upgrade", "Want", "Quarantined"),
+    *("SessionRecord", "Upgrade", "Want", "Quarantined", "Declaration"),
     # Tasks, held by `accept` and by settling.
     *("Spec", "Status", "_Stored", "Rest", "Progress"),
     "FeedEvent",

@@ -36,6 +36,9 @@ NOTHING: dict[str, Any] = {
     "key_running": None,
     "key_rate": None,
     "tenant": None,
+    "fair": None,
+    "weight": {},
+    "default_weight": None,
 }
 
 

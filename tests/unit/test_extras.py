@@ -23,6 +23,8 @@ OWN: Final = {
     "fairlead.storage.journal": ("redis", "postgres"),
     "fairlead.server": ("server",),
     "fairlead.testing": ("testing",),
+    # Nobody imports it but pytest.
+    "fairlead.app.pytest_plugin": ("testing",),
 }
 """The packages whose modules may import what an extra brings when they are imported themselves."""
 

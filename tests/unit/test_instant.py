@@ -51,6 +51,7 @@ def test_only_what_has_been_validated_becomes_a_span_unchecked() -> None:
         "server/routes/worker_results.py",
         "server/routes/worker_protocol.py",
         "admin/workers/api.py",
+        "admin/tenants/api.py",
         "admin/stats.py",
         "wire/task_shown.py",
         "worker/keeper/lease_renewal.py",

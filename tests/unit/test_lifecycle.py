@@ -185,7 +185,9 @@ class TestEveryDecision:
         status = decide(task, event, LATER, rules=rules, luck=luck)
         if status is not None:
             assert status.version == task.status.version + 1
-            assert status.attempts == task.status.attempts
+            # A task that is too late when it is claimed was not tried: that claim's attempt does not count.
+            late = isinstance(event, Expired) and task.state is State.EXECUTING
+            assert status.attempts == task.status.attempts - late
 
     @given(tasks(), events, rules, st.floats(-1.0, 1.0))
     def test_leaves_a_task_that_makes_sense(self, task: Task, event: Event, rules: Rules, luck: float) -> None:
@@ -208,7 +210,7 @@ class TestEveryDecision:
         if (task.state, event.name) not in TRANSITIONS or isinstance(event, Replayed):
             return
         status = decide(task, event, LATER, rules=RULES, luck=luck)
-        if status is not None:
+        if status is not None and not (isinstance(event, HandedBack) and event.reset_retries):
             spent = (status.retries - task.status.retries, status.crashes - task.status.crashes)
             assert spent in {(0, 0), (1, 0), (0, 1)}
 

@@ -19,7 +19,7 @@ def found(examination: Examination, what: str) -> Finding:
 async def test_a_server_as_it_is_installed_is_well(store: PostgresStore) -> None:
     examination = await store.examine()
     assert examination.tier is POSTGRES_ON
-    assert found(examination, "PostgreSQL").value.endswith("schema fairlead version 5")
+    assert found(examination, "PostgreSQL").value.endswith("schema fairlead version 6")
     assert {each.what for each in examination.findings} >= {"durability", "connections", "vacuum", "orphans"}
     assert found(examination, "orphans").level is Level.GREEN
 
