@@ -37,9 +37,10 @@ from tests.cli.running import Folder
 ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "up": (), "worker": (), "serve": (), "keys create": ("web", "--roles", "read"), "keys list": (),
     "keys revoke": ("web",), "submit": ("echo",), "show": ("T",), "explain": ("T",), "watch": ("T",), "list": (),
-    "stats": (), "top": ("--once",), "queues list": (), "queues show": ("q",), "queues pause": ("q",),
-    "queues resume": ("q",), "queues set": ("q", "--bound", "5"), "queues purge": ("q", "--yes"), "circuits list": (),
-    "circuits set": ("t",), "circuits open": ("t",), "circuits close": ("t",), "circuits remove": ("t",),
+    "stats": (), "top": ("--once",), "queues list": (), "queues show": ("q",), "queues tenants": (),
+    "queues pause": ("q",), "queues resume": ("q",), "queues set": ("q", "--bound", "5"),
+    "queues purge": ("q", "--yes"), "circuits list": (), "circuits set": ("t",), "circuits open": ("t",),
+    "circuits close": ("t",), "circuits remove": ("t",),
     "workers list": (), "workers show": ("w",), "workers drain": ("w",), "workers forget": ("w",), "autoscale": (),
     "workers pause": ("w",), "workers resume": ("w",), "cancel": ("T",),
     "prioritize": ("T", "--priority", "high"), "replay": ("T",), "discard": ("T", "--yes"), "dlq list": (),
@@ -49,7 +50,8 @@ ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "schedule pause": ("s",), "schedule resume": ("s",), "schedule remove": ("s",), "schedule run-now": ("s",),
     "schedule preview": ("s",), "quarantine list": (), "quarantine show": ("key/k",), "quarantine export": ("key/k",),
     "quarantine restore": ("key/k",), "quarantine discard": ("key/k", "--yes"), "rebuild": (), "migrate": (),
-    "doctor": (), "config": (), "version": (),
+    "doctor": (), "config": (), "version": (), "check": ("builtin",), "types list": (), "types show": ("t",),
+    "types remove": ("t",),
 }  # fmt: skip
 """Every command, with arguments that lead it to its store."""
 
@@ -96,7 +98,7 @@ def test_no_command_says_the_secret_of_a_store_that_it_cannot_use(
         for options in ((), ("--json",)):
             ended = folder.quick(*arguments_of(command), "--store", url, *options)
             assert not has_canary(ended), (url, ended)
-            assert ended.code != 0 or command in ("config", "version", "doctor", "migrate"), (url, ended)
+            assert ended.code != 0 or command in ("check", "config", "version", "doctor", "migrate"), (url, ended)
     monkeypatch.setenv("FAIRLEAD_STORE", REFUSED[0])
     monkeypatch.setenv("FAIRLEAD_JOURNAL", f"postgresql://u:{CANARY}@h/db?password={CANARY}")
     monkeypatch.setenv("FAIRLEAD_SMTP_URL", f"smtp://u:{CANARY}@h")
