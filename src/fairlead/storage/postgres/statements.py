@@ -75,6 +75,8 @@ _NOT_FAIR: Final = ("claim.by_wait", "claim.apart", "", "", "taken", "")
 _BY_WAIT: Final = {"{wait}": "ready_at", "{begun}": "(t.ready_at, t.id) >= (l.from_ready_at, l.from_id)"}
 _BY_TURN: Final = {"{wait}": "place", "{begun}": "t.place IS NOT NULL"}
 """In which order the first tasks are."""
+_SHARED: Final = {"{known}": "claim.known", "{from}": "claim.from", "{admitted}": "claim.admitted"}
+"""What several statements have in common."""
 _WORDS: Final = {
     "claim.best": {
         "{open_route}": "",
@@ -168,7 +170,7 @@ class Statements:
                 **{word: self._part(part) for word, part in zip(_PARTS[name], parts, strict=False)},
                 "{first_by_turn}": _replaced(self._part(parts[0]), _BY_TURN) if "{first}" in _PARTS[name] else "",
                 **_BY_WAIT,
-                **{f"{{{part}}}": self.text(f"claim.{part}") for part in ("known", "from", "admitted")},
+                **{word: self.text(part) for word, part in _SHARED.items()},
                 **{word: self._part(part) for word, part in _WORDS[name].items()},
                 "{reach}": str(reach),
                 "{window}": str(_WINDOW * reach),
