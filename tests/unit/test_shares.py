@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from fairlead.core.errors import InvalidSettings
+from fairlead.core.errors import InvalidSettings, InvalidTask
 from fairlead.core.queues.order import Promote, QueueTurns, serve, share_of
 from fairlead.core.queues.shares import Passes, SharedAmong, WorkerShares, moved, shares_of
 from fairlead.core.task import Priority, Task
@@ -95,6 +95,12 @@ def test_names_and_weights_are_read_as_people_write_them() -> None:
 def test_what_is_no_weight_is_refused(wrong: str) -> None:
     with pytest.raises(InvalidSettings, match=r"weight of queue web .* is not a weight"):
         shares_of([wrong, "bulk"], None)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"web", True])
+def test_what_is_no_text_names_no_queue(wrong: object) -> None:
+    with pytest.raises(InvalidTask, match=r"queues .* is not a str; write a name"):
+        shares_of(["web", wrong], None)
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -18,7 +18,7 @@ from fairlead.core.errors import InvalidSettings
 from fairlead.core.instant import DAY, Span
 from fairlead.core.queues.fairness import check_weight
 from fairlead.core.queues.order import Step, Table
-from fairlead.core.validation import shown
+from fairlead.core.validation import check_type, shown
 
 _LEVEL: Final[Span] = 366 * DAY
 """How much earlier the tasks of one queue count than those of the next; who waits for longer is before both."""
@@ -45,12 +45,15 @@ class WorkerShares(Struct, frozen=True):
 
 
 def shares_of(queues: Sequence[object], share: str | None) -> tuple[list[str], WorkerShares | None]:
-    """The names of queues as a user writes them, such as `web=3`, and how they share a worker if any of it is said."""
+    """The names of queues as a user writes them, such as `web=3`, and how they share a worker if any of it is said.
+
+    What the names are is for `names_of`, but what is no text has none.
+    """
     among = _among(share)
     weights: dict[str, float] = {}
-    for text in queues:
-        # What is no text is for whoever checks the names.
-        name, separator, said = str(text).partition("=")
+    texts = [check_type("queues", each, str, "write a name such as 'mail'") for each in queues]
+    for text in texts:
+        name, separator, said = text.partition("=")
         if separator and among is SharedAmong.STRICT:
             raise InvalidSettings(f"queue {shown(text)} has a weight, which says nothing in strict order; leave it out")
         weight = check_weight(f"weight of queue {name}", _number(said)) if separator else 1
@@ -58,7 +61,7 @@ def shares_of(queues: Sequence[object], share: str | None) -> tuple[list[str], W
             raise InvalidSettings(
                 f"queue {shown(name)} has two weights, {weights[name]:g} and {weight:g}; leave one out"
             )
-    is_said = among is not None or any("=" in str(text) for text in queues)
+    is_said = among is not None or any("=" in text for text in texts)
     return [*weights], WorkerShares(weights, among or SharedAmong.RANK) if is_said and len(weights) > 1 else None
 
 
