@@ -142,7 +142,7 @@ export interface DeclaredSchedules {
 
 /** A task type to publish. */
 export interface DeclaredTaskType {
-  /** What a submit of it says unless it says otherwise; parameters are passed over. */
+  /** What a submit of it says unless it says otherwise; parameters are passed over. When a task is due and what it waits for are of single tasks: `run_at` and `after` are left out. */
   options: SubmitRequest;
   /** The options that the program makes of a call's arguments, which a submit by name has to say itself. */
   computed?: string[];

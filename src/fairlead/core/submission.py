@@ -105,6 +105,8 @@ def of_bound(submission: Submission, tenant: str | None) -> Submission:
 
 MOST_SCHEMA: Final = 16 * 1024
 """The largest JSON schema that is published, in bytes; a larger one is left out."""
+LONGEST_WORKER: Final = 200
+"""The most characters of the name of a worker that publishes types."""
 
 
 class Declaration(Struct, frozen=True, kw_only=True, gc=False):
@@ -132,8 +134,8 @@ def check_declaration(declaration: Declaration) -> Declaration:
         raise PayloadTooLarge("schema", len(declaration.schema), MOST_SCHEMA)
     if declaration.schema.strip()[:1] not in (b"", b"{"):
         raise InvalidTask("parameters_schema", "parameters_schema is not a JSON object; leave it out if there is none")
-    if len(declaration.worker) > _LONGEST_WORKER:
-        raise InvalidTask("worker_id", f"worker_id has {len(declaration.worker)} characters; {_LONGEST_WORKER} at most")
+    if len(declaration.worker) > LONGEST_WORKER:
+        raise InvalidTask("worker_id", f"worker_id has {len(declaration.worker)} characters; {LONGEST_WORKER} at most")
     return declaration
 
 
@@ -168,7 +170,6 @@ _FILLED: Final[Mapping[str, Any]] = {
     if name not in {"parameters", "run_at", "trace", "after", "bound", "by_name"}
 }
 """What a submit by name may leave to its type's declaration, and what it says of that if it says nothing."""
-_LONGEST_WORKER: Final = 200
 
 
 def belonging(submission: Submission, tenant: str) -> Submission:

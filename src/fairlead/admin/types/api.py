@@ -9,19 +9,23 @@ from msgspec import Meta, Raw, Struct
 
 from fairlead.core.identity import check_name
 from fairlead.core.instant import Instant
-from fairlead.core.submission import MOST_SCHEMA, Declaration
+from fairlead.core.submission import LONGEST_WORKER, MOST_SCHEMA, Declaration
 from fairlead.core.tenancy import Role
 from fairlead.wire.endpoint import Ask, Empty, Endpoint
-from fairlead.wire.tasks import PartialRequest, SubmitRequest, declared_of, request_of
+from fairlead.wire.tasks import Names, PartialRequest, SubmitRequest, declared_of, request_of
 from fairlead.wire.text import iso, parse_iso
+
+_OF_NO_TASK: Final = {"properties": {"run_at": {"type": "null"}, "after": {"type": "array", "maxItems": 0}}}
+"""What options of a type are beside those of a task, which alone is due at a moment and waits for others."""
 
 
 class DeclaredTaskType(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A task type to publish."""
 
-    options: SubmitRequest
-    """What a submit of it says unless it says otherwise; parameters are passed over."""
-    computed: Annotated[tuple[str, ...], Meta(extra_json_schema={"maxItems": 50})] = ()
+    options: Annotated[SubmitRequest, Meta(extra_json_schema=_OF_NO_TASK)]
+    """What a submit of it says unless it says otherwise; parameters are passed over. When a task is due and what it
+    waits for are of single tasks: `run_at` and `after` are left out."""
+    computed: Names = ()
     """The options that the program makes of a call's arguments, which a submit by name has to say itself."""
     parameters_schema: Annotated[Raw, Meta(extra_json_schema={"type": "object"})] = Raw(b"{}")
     """The JSON schema of its parameters."""
@@ -31,7 +35,7 @@ class TaskTypesRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The task types that a worker has handlers for."""
 
     types: Annotated[list[DeclaredTaskType], Meta(extra_json_schema={"maxItems": 1_000})]
-    worker_id: str = ""
+    worker_id: Annotated[str, Meta(extra_json_schema={"maxLength": LONGEST_WORKER})] = ""
     """The worker that publishes them."""
 
 
