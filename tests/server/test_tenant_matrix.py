@@ -231,8 +231,8 @@ MORE_ROWS: Final[dict[str, Row]] = {
 """What else endpoints are asked that reaches other code; behind the question mark is how."""
 
 CHANGING: Final = ("POST", "PUT", "PATCH", "DELETE")
-IDLE: Final = ("/resume", "/close", "/start")
-"""What finds things as it would leave them."""
+IDLE: Final = ("/resume", "/close", "/start", "/{worker_id}/schedules")
+"""What finds things as it would leave them; a worker that declares no schedules changes none."""
 
 
 def named(endpoint: Served[Any, Any]) -> str:
