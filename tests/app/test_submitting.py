@@ -133,6 +133,7 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_path_and_nothing_is_
         (("a", [], 3), {}, "too many positional arguments"),
         (("a",), {"size": 1}, "got an unexpected keyword argument 'size'"),
         ((object(),), {}, "Encoding objects of type object is unsupported"),
+        (({(1, 2): 3},), {}, "Only dicts with str-like or number-like keys are supported"),
         (("\ud800",), {}, "surrogates"),
         ((float("nan"),), {}, r"nan is not a number that JSON has - at `\$.video`"),
     ):

@@ -28,6 +28,7 @@ from fairlead import (
     chain,
 )
 from fairlead.engine.runtime.inline import run_inline
+from fairlead.worker.resources import blame, blamed
 from fairlead.worker.worker import Worker, WorkerSettings
 from tests.worker import surrounded
 from tests.worker.building import PATIENCE
@@ -218,6 +219,23 @@ def test_an_error_of_a_middleware_fails_the_attempt_and_names_it(
     assert task.status.failure.type == error[0]
     assert task.status.failure.message == f"{error[1]} (raised by the middleware Broken)"
     assert outer.seen == [(error[0], True)]
+
+
+class Closed(Exception):
+    def __getattribute__(self, name: str) -> Any:
+        raise KeyboardInterrupt(f"no {name}")
+
+
+class NotesExit(Exception):
+    @property  # type: ignore[misc, unused-ignore]
+    def __notes__(self) -> Any:  # type: ignore[override, misc, unused-ignore]
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("error", [Closed("words"), NotesExit("words")])
+def test_an_error_that_resists_is_noted_on_and_asked_in_peace(error: Exception) -> None:
+    blame(error, "somebody")
+    assert blamed(error) is None
 
 
 def test_an_error_of_a_provider_names_it() -> None:

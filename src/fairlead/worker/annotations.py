@@ -22,6 +22,9 @@ Read: TypeAlias = Callable[[bytes], Any]
 _JSON: Final = (dict, list, str, int, float, bool, type(None))
 """What JSON is read as, where nothing else is said."""
 
+_KNOWN: Final = (tuple, frozenset, bool, type(None), Struct)
+"""What msgspec writes by itself, and asks about only where it is the key of a dict."""
+
 _REMEDY: Final = (
     "annotate it with what JSON can hold: numbers, texts, lists, dicts, dates, enums, dataclasses, TypedDicts, attrs "
     "classes, msgspec Structs, Pydantic models or paths"
@@ -39,6 +42,8 @@ def to_json(value: Any) -> Any:
     if _is_model(type(value)):
         # By the names of its fields, whatever its aliases are, so that it can be read again.
         return msgspec.Raw(value.model_dump_json(by_alias=False, round_trip=True).encode())
+    if isinstance(value, _KNOWN):
+        raise TypeError("Only dicts with str-like or number-like keys are supported")
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
 
 

@@ -42,6 +42,9 @@ class Middleware:
         return contextlib.nullcontext()
 
 
+_attributes_of: Final[Callable[[BaseException], dict[str, Any]]] = vars(BaseException)["__dict__"].__get__
+
+
 class Blame(str):
     """The note on an error that says who raised it, where that was not the handler."""
 
@@ -51,17 +54,15 @@ class Blame(str):
 def blame(error: BaseException, who: str) -> None:
     """Note on an error who raised it, unless that is noted already."""
     if blamed(error) is None:
-        # An error may refuse to be written to.
-        with contextlib.suppress(Exception):
-            error.add_note(Blame(f"raised by {who}"))
+        # An error may refuse to be written to, and its notes may raise whatever they like.
+        with contextlib.suppress(BaseException):
+            BaseException.add_note(error, Blame(f"raised by {who}"))
 
 
 def blamed(error: BaseException) -> str | None:
     """Who raised an error, if that was noted on it."""
-    try:
-        notes = vars(error).get("__notes__")
-    except TypeError:
-        return None
+    # Past its own attributes, which may raise anything when they are asked for.
+    notes = _attributes_of(error).get("__notes__")
     if type(notes) is not list:
         return None
     return next((str.__str__(note) for note in notes if type(note) is Blame), None)
