@@ -332,6 +332,33 @@ class TestLooking:
         await looking
         assert bench.engine.queue_cache.looks == 2
 
+    @pytest.mark.parametrize("overtaken", [False, True])
+    async def test_a_change_during_a_look_counts_from_the_next_use_on(self, overtaken: bool) -> None:
+        """Though that look has read the settings as they were, whether another look is done before it or not."""
+
+        class Held(MemoryStore):
+            read, gate = asyncio.Event(), asyncio.Event()
+
+            async def scan(self, kind: str) -> list[Record]:
+                found = await super().scan(kind)
+                if kind == queue_cache.KIND and not self.read.is_set():
+                    self.read.set()
+                    await self.gate.wait()
+                return found
+
+        store = Held()
+        bench = Bench(store=store, batching=False)
+        cache = bench.engine.queue_cache
+        looking = asyncio.create_task(cache.refresh())
+        await store.read.wait()
+        await bench.engine.queues.change("small", bound=1)
+        if overtaken:
+            await cache.refresh()
+        store.gate.set()
+        await looking
+        await cache.refresh()
+        assert cache.bounds_of(["small"]) == {"small": 1}
+
     def test_an_inline_engine_heeds_them_too(self) -> None:
         clock = ManualClock()
         store = MemoryStore()

@@ -101,6 +101,9 @@ class QueueCache:
         """The options that submits by name get, by tenant and task type."""
         self.looks = 0
         """How often the store was asked."""
+        self._known_by = 0
+        """The number of the look that what is known comes from."""
+        self._expiries = 0
 
     @property
     def stale(self) -> bool:
@@ -120,7 +123,7 @@ class QueueCache:
         """
         if self.fresh_for > ahead:
             return
-        began = self._clock.monotonic()
+        began, expiries = self._clock.monotonic(), self._expiries
         first = self._looked_at is None
         if not first:
             self._looked_at = self._clock.monotonic()
@@ -129,15 +132,19 @@ class QueueCache:
         except StoreError:
             # What the caller is about to do meets the same error, or can be done without knowing more.
             now = self._clock.monotonic()
-            self._looked_at = now + _OUTAGE_PAUSE - FRESH
+            if expiries == self._expiries:
+                self._looked_at = now + _OUTAGE_PAUSE - FRESH
             if now - began >= _HUNG and not ahead:
                 raise
         else:
-            self._looked_at = self._clock.monotonic() if first else self._looked_at
+            # What was changed here meanwhile may not have been read.
+            if first and expiries == self._expiries:
+                self._looked_at = self._clock.monotonic()
 
     def expire(self) -> None:
-        """Have the next use read everything: something was changed here."""
+        """Have the next use read everything, whatever look is under way: something was changed here."""
         self._looked_at = self._rung = None
+        self._expiries += 1
 
     def settings_of(self, queue: str) -> Settings:
         """The settings as they are for a queue."""
@@ -238,6 +245,7 @@ class QueueCache:
 
     async def _look(self) -> None:
         self.looks += 1
+        number = self.looks
         if isinstance(self._clock, FollowingClock):
             # Who only submits sees no other sign that the store's clock was set, or that its own is slow.
             await self._clock.measure(self._store.time)
@@ -251,6 +259,10 @@ class QueueCache:
         workers = await self._store.scan(WORKER_KIND)
         declared = await self._records.read(DECLARATION_FORM)
         await self._breakers.reread()
+        if number < self._known_by:
+            # A look that began later has been quicker, and knows more.
+            return
+        self._known_by = number
         self._effective = {
             name: effective(self._settings, own) for name, own in queues if own != QueueSettings(paused=own.paused)
         }
