@@ -232,8 +232,9 @@ class NotesExit(Exception):
         raise SystemExit(3)
 
 
-@pytest.mark.parametrize("error", [Closed("words"), NotesExit("words")])
-def test_an_error_that_resists_is_noted_on_and_asked_in_peace(error: Exception) -> None:
+@pytest.mark.parametrize("kind", [Closed, NotesExit])
+def test_an_error_that_resists_is_noted_on_and_asked_in_peace(kind: type[Exception]) -> None:
+    error = kind("words")
     blame(error, "somebody")
     assert blamed(error) is None
 
