@@ -20,7 +20,6 @@ from fairlead.server.routes.worker_results import seal
 
 SCHEDULE: Final = "nightly"
 TASK_TYPE: Final = "send_email"
-WORKER: Final = WorkerId("prepared")
 
 _numbers: Final = itertools.count()
 
@@ -47,7 +46,7 @@ async def prepare(engine: AdminEngine, path: str, body: Any) -> dict[str, str]:
                 await engine.operations.pause(operation.id)
             return {"operation_id": operation.id}
         case ["api", "v1", "dlq", "{task_id}", *_]:
-            task = await _claimed(engine)
+            task = await _claimed(engine, _worker())
             await engine.settle([Settlement(task, Failed(failure=Failure(type="Boom", message=""), retriable=False))])
             return {"task_id": task.id}
         case ["api", "v1", "quarantine", "{kind}", "{name}", *_]:
@@ -60,17 +59,23 @@ async def prepare(engine: AdminEngine, path: str, body: Any) -> dict[str, str]:
         case ["internal", "workers", "{worker_id}", "progress" | "start"]:
             # A worker belongs to the key that has registered it, which is the one that asks.
             (key,) = await Keyring(engine).keys()
-            await engine.worker_records.register(WORKER, queues=["prepared"], capacity=1, key=key.id)
-            task = await _claimed(engine)
+            worker = _worker()
+            await engine.worker_records.register(worker, queues=["prepared"], capacity=1, key=key.id)
+            task = await _claimed(engine, worker)
             body.update(task_id=task.id, lease=seal(task))
-            return {"worker_id": WORKER}
+            return {"worker_id": worker}
         case _:
             return {}
 
 
-async def _claimed(engine: AdminEngine) -> Task:
+def _worker() -> WorkerId:
+    """A worker that nobody has paused."""
+    return WorkerId(f"prepared-{next(_numbers)}")
+
+
+async def _claimed(engine: AdminEngine, worker: WorkerId) -> Task:
     """A task of a queue and a type that nobody has paused."""
     name = f"prepared-{next(_numbers)}"
     await engine.submit(Submission(type=name, queue=name, max_retries=0))
-    (task,) = await engine.claim(WORKER, [name], limit=1)
+    (task,) = await engine.claim(worker, [name], limit=1)
     return task
