@@ -249,8 +249,9 @@ class PromptClauses:
         """W4: whenever it is cancelled, a task is in its hands or still to be claimed."""
         prompt_store = await prompt(store)
         for turns in range(TURNS):
-            claim = a_claim_now()
-            task = a_task()
+            # A queue of its own: for another there may be a ring left, which ends a wait before anything is added.
+            claim = a_claim_now(f"queue-{turns}")
+            task = a_task(queue=f"queue-{turns}")
             waiting = asyncio.create_task(prompt_store.wait_and_claim(claim, LONG))
             adding = asyncio.create_task(add(store, task))
             for _ in range(turns):
